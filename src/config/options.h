@@ -1,0 +1,158 @@
+#pragma once
+
+// Every option of every program, once. A program's options are what `visit_options` shows it: name, aliases, type,
+// default, help, range, group and the programs that take it (options.cpp). Parsing, --help, --config (YAML),
+// meta.json's resolved_config and the option table of docs/options.md all walk that one visitor.
+// "auto" is an empty optional, never a magic number.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "formats/dtype.h"
+
+namespace vllm {
+
+enum class Program {
+  kServer, kCli, kBenchRun, kBenchLoad, kBenchValidate, kBenchCheckSchedule, kSim, kProfile, kWorkload,
+};
+const char* program_name(Program program);  // "vllm-server", "vllm-bench run", ...
+
+enum class LoadFormat { kAuto, kDummy };
+enum class SchedulingPolicy { kFcfs, kPriority };
+enum class DeviceKind { kAuto, kCpu, kCuda };
+enum class PrintPlan { kNo, kText, kJson };
+enum class SessionPolicy { kSkip, kReplay };
+enum class KvCacheDType { kBFloat16, kFloat16, kFloat32, kFp8 };
+
+struct DeviceMemoryOption {
+  int64_t bytes = 0;
+  bool integrated = false;
+};
+
+struct ModelOptions {
+  std::string model;
+  LoadFormat load_format = LoadFormat::kAuto;
+  bool skip_tokenizer_init = false;
+  std::optional<DType> dtype;            // auto
+  std::optional<int64_t> max_model_len;  // auto: the model's own, reduced to what fits
+};
+
+struct ParallelOptions {
+  int tensor_parallel_size = 1;
+  int data_parallel_size = 1;
+  bool enable_expert_parallel = false;
+  bool disable_custom_all_reduce = false;
+};
+
+struct KvOptions {
+  std::optional<int64_t> num_blocks;
+  std::optional<int64_t> kv_cache_memory_bytes;
+  std::optional<double> gpu_memory_utilization;
+  int block_size = 16;
+  std::optional<KvCacheDType> kv_cache_dtype;       // auto: the resolved dtype; for a GGUF bfloat16
+  std::optional<DeviceMemoryOption> device_memory;  // plan for a device that is not here
+};
+
+struct SchedulerOptions {
+  int max_num_seqs = 128;
+  int max_num_batched_tokens = 2048;
+  int long_prefill_token_threshold = 0;  // 0: off
+  bool enable_chunked_prefill = true;
+  bool enable_prefix_caching = true;
+  SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+  bool reserve_full_isl = true;
+  double watermark = 0.0;
+  int scheduling_depth = 1;
+};
+
+struct RuntimeOptions {
+  DeviceKind device = DeviceKind::kAuto;
+  std::optional<int> threads;  // auto: the cores that this process may use
+  bool pin_threads = false;
+  bool enforce_eager = false;  // accepted for compatibility; there are no graphs on a CPU
+  int64_t seed = 42;
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+  PrintPlan print_plan = PrintPlan::kNo;
+};
+
+struct BenchRunOptions {
+  std::string dataset, output_dir;
+  int64_t num_reqs = 0;
+  double tick_seconds = 1.0;
+  bool record_gate_stats = false, resolve_only = false, record_steps = false, record_itl = false;
+  bool no_plots = false;
+  int warmup = 2;
+  double speed = 1.0;
+  SessionPolicy on_session = SessionPolicy::kSkip;
+  std::string base_url, api_key;
+  int max_connections = 0;
+  // The null executor in place of a model's forward: answers at once, to measure our own overhead.
+  bool null_executor = false;
+};
+
+struct CheckScheduleOptions {
+  std::string bench_dir, dataset;
+  std::optional<int> scheduling_depth;  // auto: as the recording says
+  int max_deviations = 5;
+};
+
+struct WorkloadOptions {
+  std::string output;
+  int64_t num_reqs = 64;
+  double rate = 4.0;  // mean arrivals a second; infinity: all at once
+  double burstiness = 1.0;
+  int input_len_min = 32, input_len_max = 256;
+  int output_len_min = 16, output_len_max = 128;
+  std::string length_distribution = "lognormal";  // fixed, uniform, lognormal
+  int64_t vocab_size = 0;     // 0: from --model
+  double prefix_share = 0.0;  // fraction of requests that begin with one of a few shared prefixes
+  int prefix_len = 64, num_prefixes = 4;
+  double first_arrival_s = 0.0;
+};
+
+struct Options {
+  Program program = Program::kServer;
+  ModelOptions model;
+  ParallelOptions parallel;
+  KvOptions kv;
+  SchedulerOptions scheduler;
+  RuntimeOptions runtime;
+  BenchRunOptions bench_run;
+  CheckScheduleOptions check_schedule;
+  WorkloadOptions workload;
+  std::string config_file;
+};
+
+// Where a value came from.
+enum class OptionSource { kDefault, kConfigFile, kCommandLine };
+
+struct ResolvedOption {
+  std::string name;   // "max-num-seqs"
+  std::string group;  // "Scheduler"
+  std::string value;  // as one would write it; "auto" for an empty optional
+  OptionSource source = OptionSource::kDefault;
+};
+
+struct ParsedOptions {
+  Options options;
+  std::vector<ResolvedOption> resolved;  // every option that the program takes, in the order of --help
+  bool help = false;                     // --help was given: print help_text(program) and exit 0
+  bool version = false;
+  bool set(const std::string& name) const;  // given on the command line or in the file
+};
+
+// `args` without the program's and the subcommand's name. Errors (exit 2) name option, value and what is accepted;
+// an unknown option is refused with the nearest name. Required options are waived for --print-plan, --help, --version.
+Result<ParsedOptions> parse_options(Program program, const std::vector<std::string>& args);
+
+std::string help_text(Program program);
+// The table of docs/options.md: every option, its default and the programs that take it.
+std::string options_markdown();
+
+}  // namespace vllm

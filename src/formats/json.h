@@ -1,0 +1,22 @@
+#pragma once
+
+// Building and reading small JSON documents. `Json` keeps the order of insertion. Large or hostile files are parsed
+// with simdjson by their own readers.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace vllm {
+
+using Json = nlohmann::ordered_json;
+
+// Parses a whole document; errors name `what` (a path) and the position. Refuses nesting deeper than 256.
+Result<Json> parse_json(std::string_view text, const std::string& what);
+Result<Json> read_json_file(const std::string& path);
+// Indent 2 and a final newline; doubles in the shortest form that reads back equal, NaN and infinity as null.
+std::string json_text(const Json& value);
+
+}  // namespace vllm

@@ -1,0 +1,30 @@
+#pragma once
+
+// What TTFT, TPOT, ITL, latency and a percentile are, for every program.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace vllm {
+
+// Instants of one request in milliseconds on one clock.
+struct RequestLatency {
+  double ttft_ms = 0;                 // first token - arrival
+  std::optional<double> tpot_ms;      // (last - first) / (output tokens - 1), only if output tokens > 1
+  double latency_ms = 0;              // last token - arrival
+};
+RequestLatency request_latency(double arrival_s, double first_token_s, double last_token_s, int64_t output_tokens);
+
+// Linear interpolation on the sorted values at q/100 * (n - 1); NaN for no values.
+double percentile(std::span<const double> sorted, double q);
+
+struct Summary {
+  int64_t count = 0;
+  double mean = 0, median = 0, p90 = 0, p95 = 0, p99 = 0, min = 0, max = 0;
+  double std = 0;  // of the population
+};
+Summary summarise(std::vector<double> values);
+
+}  // namespace vllm
