@@ -1,7 +1,7 @@
 #pragma once
 
-// What memory a device has, and every byte that this engine holds of it, by purpose. Seam 3 of docs/architecture.md:
-// the CPU's (with the cgroup limit), later CUDA's, and a fake one in tests.
+// What memory a device has, and every byte that this engine holds of it, by purpose. Seam 3 of
+// docs/architecture.md: the CPU's (with the cgroup limit), later CUDA's, and a fake one in tests.
 
 #include <cstddef>
 #include <cstdint>

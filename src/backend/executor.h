@@ -1,7 +1,7 @@
 #pragma once
 
-// The seam between what is decided and what is done: takes step plans, returns tokens and when they were ready. The
-// only difference between the engine and the simulator.
+// The seam between what is decided and what is done: takes step plans, returns tokens and when they were
+// ready. The only difference between the engine and the simulator.
 
 #include <cstdint>
 #include <string>
@@ -21,8 +21,8 @@ struct StepResult {
   TimeNs ready_ns = 0;
 };
 
-// One thread (the core's) calls all methods. Plans are executed in the order of launch; at most `max_in_flight` may be
-// launched and not collected.
+// One thread (the core's) calls all methods. Plans are executed in the order of launch; at most
+// `max_in_flight` may be launched and not collected.
 class Executor {
  public:
   virtual ~Executor() = default;

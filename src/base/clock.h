@@ -1,7 +1,8 @@
 #pragma once
 
 // The only source of time. Durations and instants are integer nanoseconds; `now_ns` is monotonic with an
-// arbitrary zero, `epoch_ns` is the wall clock (Unix time) and serves stamps that people read, never differences.
+// arbitrary zero, `epoch_ns` is the wall clock (Unix time) and serves stamps that people read, never
+// differences.
 
 #include <cstdint>
 #include <string>

@@ -1,10 +1,21 @@
 #include "base/cpu_features.h"
 
+#include <cpuid.h>
+
 namespace vllm {
+namespace {
+
+// clang's __builtin_cpu_supports does not know f16c.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1U << 29)) != 0;
+}
+
+}  // namespace
 
 Isa best_isa() {
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512) return Isa::kAvx512;
@@ -32,7 +43,7 @@ std::vector<std::string> cpu_feature_names() {
   add(__builtin_cpu_supports("sse4.2"), "sse4.2");
   add(__builtin_cpu_supports("avx2"), "avx2");
   add(__builtin_cpu_supports("fma"), "fma");
-  add(__builtin_cpu_supports("f16c"), "f16c");
+  add(has_f16c(), "f16c");
   add(__builtin_cpu_supports("avx512f"), "avx512f");
   add(__builtin_cpu_supports("avx512bw"), "avx512bw");
   add(__builtin_cpu_supports("avx512dq"), "avx512dq");

@@ -1,6 +1,7 @@
 #pragma once
 
-// Instruction sets of this machine's processor, asked at run time: nothing that ships is built for one machine.
+// Instruction sets of this machine's processor, asked at run time: nothing that ships is built for one
+// machine.
 
 #include <string>
 #include <vector>

@@ -34,7 +34,7 @@ constexpr const char* kPartialSuffix = ".partial";
 Result<std::string> read_file(const std::string& path, int64_t limit_bytes) {
   const FileDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return open_error(path, errno);
-  struct stat info{};
+  struct stat info {};
   if (fstat(file.fd, &info) != 0) return open_error(path, errno);
   if (S_ISDIR(info.st_mode)) return bad_input("{}: is a directory, a file is needed", path);
   if (info.st_size > limit_bytes) {
@@ -57,7 +57,7 @@ Result<std::string> read_file(const std::string& path, int64_t limit_bytes) {
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return open_error(path, errno);
-  struct stat info{};
+  struct stat info {};
   if (fstat(file.fd, &info) != 0) return open_error(path, errno);
   if (!S_ISREG(info.st_mode)) return bad_input("{}: is not a regular file", path);
   const auto size = static_cast<size_t>(info.st_size);
@@ -68,7 +68,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this != &other) {
@@ -95,7 +97,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool keep_partial
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, nullptr)), keep_partial_(other.keep_partial_) {}
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, nullptr)),
+      keep_partial_(other.keep_partial_) {}
 
 AtomicFile::~AtomicFile() {
   if (file_ == nullptr) return;
@@ -153,12 +157,12 @@ Status check_writable_directory(const std::string& path) {
 }
 
 bool file_exists(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return stat(path.c_str(), &info) == 0;
 }
 
 bool is_directory(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 

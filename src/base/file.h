@@ -29,16 +29,17 @@ class MappedFile {
   const std::string& path() const { return path_; }
 
  private:
-  MappedFile(std::string path, const std::byte* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, const std::byte* data, size_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
   void unmap();
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
 
-// Writes to "<path>.partial" and appears under its name in commit(), by rename, after fsync. Destroyed without a
-// commit, it leaves the partial file behind only when `keep_partial` was asked for. Every write is checked: a full
-// disk is an error of the write or of commit, never silence. One thread owns it.
+// Writes to "<path>.partial" and appears under its name in commit(), by rename, after fsync. Destroyed
+// without a commit, it leaves the partial file behind only when `keep_partial` was asked for. Every write is
+// checked: a full disk is an error of the write or of commit, never silence. One thread owns it.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path, bool keep_partial = false);
@@ -52,7 +53,8 @@ class AtomicFile {
   const std::string& path() const { return path_; }
 
  private:
-  AtomicFile(std::string path, std::FILE* file, bool keep) : path_(std::move(path)), file_(file), keep_partial_(keep) {}
+  AtomicFile(std::string path, std::FILE* file, bool keep)
+      : path_(std::move(path)), file_(file), keep_partial_(keep) {}
   std::string path_;
   std::FILE* file_ = nullptr;
   bool keep_partial_ = false;

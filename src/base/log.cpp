@@ -28,7 +28,8 @@ class JsonFormatter final : public spdlog::formatter {
       }
     }
     const auto level = spdlog::level::to_string_view(msg.level);
-    fmt::format_to(std::back_inserter(out), "{{\"time\":\"{}\",\"level\":\"{}\",\"thread\":{},\"message\":\"{}\"}}\n",
+    fmt::format_to(std::back_inserter(out),
+                   "{{\"time\":\"{}\",\"level\":\"{}\",\"thread\":{},\"message\":\"{}\"}}\n",
                    std::string_view(scratch_.data(), scratch_.size()),
                    std::string_view(level.data(), level.size()), msg.thread_id, escaped);
     scratch_.clear();
@@ -59,7 +60,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 // The one process-wide object of this folder: a log has no owner but the process.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto created = std::make_shared<spdlog::logger>("vllm", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto created =
+        std::make_shared<spdlog::logger>("vllm", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     created->set_pattern(kTextPattern);
     return created;
   }();

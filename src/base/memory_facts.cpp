@@ -21,7 +21,8 @@ std::optional<int64_t> field_kb(const std::string& text, std::string_view name) 
   std::istringstream lines(text);
   std::string line;
   while (std::getline(lines, line)) {
-    if (line.compare(0, name.size(), name) != 0 || line.size() <= name.size() || line[name.size()] != ':') continue;
+    if (line.compare(0, name.size(), name) != 0 || line.size() <= name.size() || line[name.size()] != ':')
+      continue;
     std::istringstream rest(line.substr(name.size() + 1));
     int64_t kb = 0;
     if (rest >> kb) return kb * 1024;
@@ -94,8 +95,8 @@ HostMemory read_host_memory(const std::string& root) {
   out.machine_total_bytes = field_kb(meminfo, "MemTotal").value_or(0);
   out.machine_available_bytes = field_kb(meminfo, "MemAvailable").value_or(out.machine_total_bytes);
 
-  // Lines of /proc/self/cgroup: "0::/path" (v2) or "5:memory:/path" (v1). Inside a container the path may name
-  // a folder of the host that is not mounted here; the mount's own root then holds the limit.
+  // Lines of /proc/self/cgroup: "0::/path" (v2) or "5:memory:/path" (v1). Inside a container the path may
+  // name a folder of the host that is not mounted here; the mount's own root then holds the limit.
   std::istringstream lines(read_text(root + "/proc/self/cgroup"));
   std::string line;
   while (std::getline(lines, line)) {

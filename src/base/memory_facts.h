@@ -1,7 +1,7 @@
 #pragma once
 
-// What the operating system says about memory: the machine's, the container's limit (cgroup v1 and v2) and this
-// process's own.
+// What the operating system says about memory: the machine's, the container's limit (cgroup v1 and v2) and
+// this process's own.
 
 #include <cstdint>
 #include <optional>
@@ -11,10 +11,10 @@ namespace vllm {
 
 struct HostMemory {
   int64_t machine_total_bytes = 0;
-  int64_t machine_available_bytes = 0;             // MemAvailable
-  std::optional<int64_t> cgroup_limit_bytes;       // the smallest limit of this process's cgroup and its ancestors
-  std::optional<int64_t> cgroup_available_bytes;   // limit - use, reclaimable page cache counted as free
-  int cgroup_version = 0;                          // 0 none, 1, 2
+  int64_t machine_available_bytes = 0;        // MemAvailable
+  std::optional<int64_t> cgroup_limit_bytes;  // the smallest limit of this process's cgroup and its ancestors
+  std::optional<int64_t> cgroup_available_bytes;  // limit - use, reclaimable page cache counted as free
+  int cgroup_version = 0;                         // 0 none, 1, 2
 
   // The cgroup's numbers where they are smaller than the machine's.
   int64_t total_bytes() const;

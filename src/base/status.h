@@ -15,12 +15,12 @@ namespace vllm {
 
 enum class StatusCode {
   kOk,
-  kUsage,        // wrong option, value or combination: exit 2
-  kBadInput,     // a file that the user gave is malformed, missing or does not fit the rest: exit 2
-  kRefused,      // well-formed, but cannot be done here (does not fit into memory, not built yet): exit 2
-  kFailed,       // it was tried and went wrong: exit 1
-  kIo,           // the operating system said no (disk full, no permission): exit 1
-  kAborted,      // ended from outside (Ctrl-C, shutdown): exit 1
+  kUsage,     // wrong option, value or combination: exit 2
+  kBadInput,  // a file that the user gave is malformed, missing or does not fit the rest: exit 2
+  kRefused,   // well-formed, but cannot be done here (does not fit into memory, not built yet): exit 2
+  kFailed,    // it was tried and went wrong: exit 1
+  kIo,        // the operating system said no (disk full, no permission): exit 1
+  kAborted,   // ended from outside (Ctrl-C, shutdown): exit 1
 };
 
 class [[nodiscard]] Status {
@@ -53,7 +53,7 @@ int exit_code(const Status& status);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!status_.is_ok() && "a Result without a value needs an error");
   }
@@ -62,9 +62,18 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return is_ok(); }
   const Status& status() const { return status_; }
 
-  T& value() & { assert(is_ok()); return *value_; }
-  const T& value() const& { assert(is_ok()); return *value_; }
-  T&& value() && { assert(is_ok()); return std::move(*value_); }
+  T& value() & {
+    assert(is_ok());
+    return *value_;
+  }
+  const T& value() const& {
+    assert(is_ok());
+    return *value_;
+  }
+  T&& value() && {
+    assert(is_ok());
+    return std::move(*value_);
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -104,17 +113,16 @@ Status aborted(fmt::format_string<Args...> text, Args&&... args) {
 }  // namespace vllm
 
 // Returns from the enclosing function when `expression`, a Status, is an error.
-#define VLLM_RETURN_IF_ERROR(expression)                    \
-  do {                                                      \
-    ::vllm::Status vllm_status_ = (expression);             \
-    if (!vllm_status_.is_ok()) return vllm_status_;         \
+#define VLLM_RETURN_IF_ERROR(expression)            \
+  do {                                              \
+    ::vllm::Status vllm_status_ = (expression);     \
+    if (!vllm_status_.is_ok()) return vllm_status_; \
   } while (false)
 
 #define VLLM_CONCAT_INNER_(a, b) a##b
 #define VLLM_CONCAT_(a, b) VLLM_CONCAT_INNER_(a, b)
 // VLLM_ASSIGN_OR_RETURN(auto x, f()); declares x from a Result or returns its error.
-#define VLLM_ASSIGN_OR_RETURN(declaration, expression)                          \
-  auto VLLM_CONCAT_(vllm_result_, __LINE__) = (expression);                     \
-  if (!VLLM_CONCAT_(vllm_result_, __LINE__).is_ok())                            \
-    return VLLM_CONCAT_(vllm_result_, __LINE__).status();                       \
+#define VLLM_ASSIGN_OR_RETURN(declaration, expression)                                                     \
+  auto VLLM_CONCAT_(vllm_result_, __LINE__) = (expression);                                                \
+  if (!VLLM_CONCAT_(vllm_result_, __LINE__).is_ok()) return VLLM_CONCAT_(vllm_result_, __LINE__).status(); \
   declaration = std::move(VLLM_CONCAT_(vllm_result_, __LINE__)).value()

@@ -1,7 +1,7 @@
 #pragma once
 
-// A pool for data-parallel loops inside one step. Idle threads block on a condition variable; they never spin,
-// since a spinning thread on a shared core takes the time of the thread that it waits for.
+// A pool for data-parallel loops inside one step. Idle threads block on a condition variable; they never
+// spin, since a spinning thread on a shared core takes the time of the thread that it waits for.
 
 #include <condition_variable>
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace vllm {
 // Cores that this process may use (its affinity mask), in order.
 std::vector<int> allowed_cpus();
 
-// Owns `num_threads - 1` threads; the caller of parallel_for is the remaining one. Only one thread at a time may
-// call parallel_for, and never from inside a loop body.
+// Owns `num_threads - 1` threads; the caller of parallel_for is the remaining one. Only one thread at a time
+// may call parallel_for, and never from inside a loop body.
 class ThreadPool {
  public:
   // With `pin`, thread i runs on allowed_cpus()[i % count] only (the caller is not pinned).

@@ -24,10 +24,12 @@ std::optional<int64_t> suffix_factor(std::string suffix) {
 
 Result<int64_t> parse_size(std::string_view text) {
   const auto reject = [&](std::string_view why) {
-    return usage_error("'{}' {}; accepted is a positive number of bytes or a size like 512MiB or 1.5GiB", text, why);
+    return usage_error("'{}' {}; accepted is a positive number of bytes or a size like 512MiB or 1.5GiB",
+                       text, why);
   };
   size_t end = 0;
-  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.')) ++end;
+  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.'))
+    ++end;
   if (end == 0) return reject("is not a size");
   const std::string_view digits = text.substr(0, end);
   std::string_view rest = text.substr(end);
@@ -55,9 +57,12 @@ Result<int64_t> parse_size(std::string_view text) {
 
 std::string format_bytes(int64_t bytes) {
   const double b = static_cast<double>(bytes);
-  if (std::abs(b) >= static_cast<double>(kGiB)) return fmt::format("{:.2f} GiB", b / static_cast<double>(kGiB));
-  if (std::abs(b) >= static_cast<double>(kMiB)) return fmt::format("{:.1f} MiB", b / static_cast<double>(kMiB));
-  if (std::abs(b) >= static_cast<double>(kKiB)) return fmt::format("{:.1f} KiB", b / static_cast<double>(kKiB));
+  if (std::abs(b) >= static_cast<double>(kGiB))
+    return fmt::format("{:.2f} GiB", b / static_cast<double>(kGiB));
+  if (std::abs(b) >= static_cast<double>(kMiB))
+    return fmt::format("{:.1f} MiB", b / static_cast<double>(kMiB));
+  if (std::abs(b) >= static_cast<double>(kKiB))
+    return fmt::format("{:.1f} KiB", b / static_cast<double>(kKiB));
   return fmt::format("{} B", bytes);
 }
 

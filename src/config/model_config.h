@@ -1,8 +1,8 @@
 #pragma once
 
-// What a model is, read from a Hugging Face config.json or from GGUF metadata into one structure. An architecture is
-// one file in config/architectures/ and one line in its registry; everything after this folder reads only this
-// structure and never asks which family a model belongs to.
+// What a model is, read from a Hugging Face config.json or from GGUF metadata into one structure. An
+// architecture is one file in config/architectures/ and one line in its registry; everything after this
+// folder reads only this structure and never asks which family a model belongs to.
 
 #include <cstdint>
 #include <optional>
@@ -27,7 +27,7 @@ struct RopeConfig {
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0, beta_slow = 1.0;              // yarn
   std::optional<double> attention_factor, mscale, mscale_all_dim;
-  int64_t original_max_position_embeddings = 0;  // 0: not given
+  int64_t original_max_position_embeddings = 0;   // 0: not given
   std::vector<double> short_factor, long_factor;  // longrope
 };
 
@@ -71,13 +71,14 @@ struct ModelConfig {
   bool attention_out_bias = false;  // o
   bool mlp_bias = false;
   bool qk_norm = false;
-  bool norm_plus_one = false;   // Gemma: weight + 1
-  bool post_norms = false;      // Gemma: norms after attention and feed-forward too
-  double embedding_scale = 1.0; // Gemma: sqrt(hidden)
-  double attention_scale = 0.0; // 0: 1/sqrt(head_dim)
+  bool norm_plus_one = false;    // Gemma: weight + 1
+  bool post_norms = false;       // Gemma: norms after attention and feed-forward too
+  double embedding_scale = 1.0;  // Gemma: sqrt(hidden)
+  double attention_scale = 0.0;  // 0: 1/sqrt(head_dim)
   double attn_logit_softcap = 0.0, final_logit_softcap = 0.0;  // 0: none
   RopeConfig rope, rope_local;
-  // Pairing of rotated elements: false = halves (HF), true = neighbours (GGUF's llama files have permuted weights).
+  // Pairing of rotated elements: false = halves (HF), true = neighbours (GGUF's llama files have permuted
+  // weights).
   bool rope_interleaved = false;
   MoeConfig moe;
   MlaConfig mla;

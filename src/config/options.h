@@ -1,8 +1,8 @@
 #pragma once
 
-// Every option of every program, once. A program's options are what `visit_options` shows it: name, aliases, type,
-// default, help, range, group and the programs that take it (options.cpp). Parsing, --help, --config (YAML),
-// meta.json's resolved_config and the option table of docs/options.md all walk that one visitor.
+// Every option of every program, once. A program's options are what `visit_options` shows it: name, aliases,
+// type, default, help, range, group and the programs that take it (options.cpp). Parsing, --help, --config
+// (YAML), meta.json's resolved_config and the option table of docs/options.md all walk that one visitor.
 // "auto" is an empty optional, never a magic number.
 
 #include <cstdint>
@@ -18,7 +18,15 @@
 namespace vllm {
 
 enum class Program {
-  kServer, kCli, kBenchRun, kBenchLoad, kBenchValidate, kBenchCheckSchedule, kSim, kProfile, kWorkload,
+  kServer,
+  kCli,
+  kBenchRun,
+  kBenchLoad,
+  kBenchValidate,
+  kBenchCheckSchedule,
+  kSim,
+  kProfile,
+  kWorkload,
 };
 const char* program_name(Program program);  // "vllm-server", "vllm-bench run", ...
 
@@ -110,7 +118,7 @@ struct WorkloadOptions {
   int input_len_min = 32, input_len_max = 256;
   int output_len_min = 16, output_len_max = 128;
   std::string length_distribution = "lognormal";  // fixed, uniform, lognormal
-  int64_t vocab_size = 0;     // 0: from --model
+  int64_t vocab_size = 0;                         // 0: from --model
   double prefix_share = 0.0;  // fraction of requests that begin with one of a few shared prefixes
   int prefix_len = 64, num_prefixes = 4;
   double first_arrival_s = 0.0;
@@ -147,8 +155,9 @@ struct ParsedOptions {
   bool set(const std::string& name) const;  // given on the command line or in the file
 };
 
-// `args` without the program's and the subcommand's name. Errors (exit 2) name option, value and what is accepted;
-// an unknown option is refused with the nearest name. Required options are waived for --print-plan, --help, --version.
+// `args` without the program's and the subcommand's name. Errors (exit 2) name option, value and what is
+// accepted; an unknown option is refused with the nearest name. Required options are waived for --print-plan,
+// --help, --version.
 Result<ParsedOptions> parse_options(Program program, const std::vector<std::string>& args);
 
 std::string help_text(Program program);

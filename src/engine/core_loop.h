@@ -1,8 +1,8 @@
 #pragma once
 
-// The core loop's rules without a thread: take arrivals and aborts, plan, launch, wait for the oldest step, process
-// its outputs. The engine runs it on a thread of its own with the real clock; the simulator steps it with a virtual
-// one. Depth 1 and 2 follow docs/scheduler.md.
+// The core loop's rules without a thread: take arrivals and aborts, plan, launch, wait for the oldest step,
+// process its outputs. The engine runs it on a thread of its own with the real clock; the simulator steps it
+// with a virtual one. Depth 1 and 2 follow docs/scheduler.md.
 
 #include <cstdint>
 #include <deque>
@@ -22,8 +22,8 @@ namespace vllm {
 
 // Stamps of one request, on the core's clock. 0: has not happened.
 struct RequestTimes {
-  TimeNs queued_ns = 0;       // entered the scheduler
-  TimeNs scheduled_ns = 0;    // start of the step that first admitted it
+  TimeNs queued_ns = 0;     // entered the scheduler
+  TimeNs scheduled_ns = 0;  // start of the step that first admitted it
   TimeNs first_token_ns = 0, last_token_ns = 0, finished_ns = 0;
   int32_t num_preemptions = 0;
   int32_t cached_tokens = 0;  // at first admission
@@ -41,7 +41,7 @@ class CoreObserver {
 
 struct CoreCounters {
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;           // of prompts whose prefill completed, cache hits included, once a request
+  int64_t prompt_tokens = 0;  // of prompts whose prefill completed, cache hits included, once a request
   int64_t prompt_tokens_cached = 0;    // of these, from the prefix cache at first admission
   int64_t prompt_tokens_computed = 0;  // of these, computed
   int64_t generation_tokens = 0;
@@ -61,8 +61,8 @@ class CoreLoop {
   Status add(const RequestInput& request, const SamplingParams& params, const std::string& name);
   bool abort(RequestId id);
 
-  // One turn of the loop: plans and launches if there is work and room, else waits for the oldest step in flight and
-  // processes it. False when there was nothing to do: no request lives and nothing is in flight.
+  // One turn of the loop: plans and launches if there is work and room, else waits for the oldest step in
+  // flight and processes it. False when there was nothing to do: no request lives and nothing is in flight.
   Result<bool> turn();
 
   bool idle() const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// An engine: a loaded model, its KV pool, a scheduler and a core thread, in one object. Two engines live in one
-// process; nothing here is global.
+// An engine: a loaded model, its KV pool, a scheduler and a core thread, in one object. Two engines live in
+// one process; nothing here is global.
 
 #include <atomic>
 #include <functional>
@@ -32,8 +32,8 @@ struct EngineRequest {
   SamplingParams sampling;
 };
 
-// The end of one request, whatever the reason. `status` is an error for one that was refused or that the engine
-// failed on; then `tokens` holds what was generated before.
+// The end of one request, whatever the reason. `status` is an error for one that was refused or that the
+// engine failed on; then `tokens` holds what was generated before.
 struct EngineResult {
   Status status;
   EndReason reason = EndReason::kLength;
@@ -48,7 +48,8 @@ struct EngineCallbacks {
 };
 
 struct EngineSettings {
-  // A null executor in place of the model's forward: answers at once (step time 0) or after a given time a step.
+  // A null executor in place of the model's forward: answers at once (step time 0) or after a given time a
+  // step.
   bool null_executor = false;
   TimeNs null_step_ns = 0;
   int64_t max_queued = 1 << 20;  // submissions that wait to be taken by the core; beyond it submit refuses
@@ -64,21 +65,23 @@ struct EngineFacts {
   std::string isa;
   int threads = 1;
   int64_t weights_bytes = 0;
-  TimeNs load_ns = 0;    // time that loading and planning took
+  TimeNs load_ns = 0;  // time that loading and planning took
 };
 
 class Engine {
  public:
-  // Reads the model's config, checks the plan, loads weights, measures (utilisation path), allocates the pool and
-  // starts the core thread. Refuses before any large allocation what cannot fit. `clock` outlives the engine.
-  static Result<std::unique_ptr<Engine>> start(const Options& options, const EngineSettings& settings, Clock& clock);
+  // Reads the model's config, checks the plan, loads weights, measures (utilisation path), allocates the pool
+  // and starts the core thread. Refuses before any large allocation what cannot fit. `clock` outlives the
+  // engine.
+  static Result<std::unique_ptr<Engine>> start(const Options& options, const EngineSettings& settings,
+                                               Clock& clock);
   // Aborts what still lives, then joins.
   ~Engine();
 
   const EngineFacts& facts() const;
 
-  // Any thread. The request is handed to the core; refusals arrive through on_end with a status, except a full queue
-  // or a stopped engine, which are returned here. Ids count up from 1 in the order of submission.
+  // Any thread. The request is handed to the core; refusals arrive through on_end with a status, except a
+  // full queue or a stopped engine, which are returned here. Ids count up from 1 in the order of submission.
   Result<RequestId> submit(EngineRequest request, EngineCallbacks callbacks);
   void abort(RequestId id);  // any thread; no effect on an ended request
 
@@ -87,7 +90,8 @@ class Engine {
 
   // Any thread; a consistent copy made after each step.
   CoreCounters counters() const;
-  // Waits until nothing lives, then resets prefix cache, free list order and counters. False when requests live.
+  // Waits until nothing lives, then resets prefix cache, free list order and counters. False when requests
+  // live.
   bool reset_for_measurement();
   // The reason when the core died (an executor failed); ok while it is healthy.
   Status health() const;
@@ -99,7 +103,8 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-// The plan without an engine: for --print-plan. Reads only headers of weight files; uses --device-memory if given.
+// The plan without an engine: for --print-plan. Reads only headers of weight files; uses --device-memory if
+// given.
 Result<PlanResult> plan_without_engine(const Options& options);
 
 }  // namespace vllm

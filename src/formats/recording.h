@@ -1,7 +1,7 @@
 #pragma once
 
-// A recorded run: requests.jsonl, timeseries.csv and meta.json of one directory, read by name, in the dialects that
-// docs/formats.md lists (ours; the reference project's, old and new; the vLLM step recordings).
+// A recorded run: requests.jsonl, timeseries.csv and meta.json of one directory, read by name, in the
+// dialects that docs/formats.md lists (ours; the reference project's, old and new; the vLLM step recordings).
 
 #include <optional>
 #include <string>
@@ -16,8 +16,8 @@ struct RequestRecord {
   std::string request_id;
   int64_t input_toks = 0;
   int64_t output_toks = 0;
-  // Seconds. arrival_time_s is Unix time at submission, the others are on the engine's monotonic clock; nullopt when
-  // the file has null.
+  // Seconds. arrival_time_s is Unix time at submission, the others are on the engine's monotonic clock;
+  // nullopt when the file has null.
   std::optional<double> arrival_time_s, queued_ts_s, scheduled_ts_s, first_token_ts_s, last_token_ts_s;
   // Ours, and absent elsewhere.
   std::optional<double> issued_ts_s, finished_ts_s, send_lag_s;
@@ -31,7 +31,8 @@ Result<std::vector<RequestRecord>> read_requests_jsonl(const std::string& path);
 
 struct TimeseriesRow {
   double t_s = 0;  // end of the tick
-  double prompt_throughput = 0, prompt_compute_throughput = 0, prompt_cached_throughput = 0, gen_throughput = 0;
+  double prompt_throughput = 0, prompt_compute_throughput = 0, prompt_cached_throughput = 0,
+         gen_throughput = 0;
   int64_t running = 0, waiting = 0, preempted = 0;
   double kv_cache_pct = 0;
 };

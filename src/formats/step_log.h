@@ -1,9 +1,11 @@
 #pragma once
 
-// The step log: one record for every step of a core loop, enough to rebuild each plan and its time. Binary form
-// `steps.bin` (documented in docs/formats.md), dump `steps.jsonl` in the shape of the recordings that the vLLM
-// recorder makes: {"step","t_sched","t_sched_end","t_out","total","running","waiting","free_blocks","preempted",
-// "n":{id:tokens}} plus our additions at the end. Times in the file are seconds on the engine's monotonic clock.
+// The step log: one record for every step of a core loop, enough to rebuild each plan and its time. Binary
+// form `steps.bin` (documented in docs/formats.md), dump `steps.jsonl` in the shape of the recordings that
+// the vLLM recorder makes:
+// {"step","t_sched","t_sched_end","t_out","total","running","waiting","free_blocks","preempted",
+// "n":{id:tokens}} plus our additions at the end. Times in the file are seconds on the engine's monotonic
+// clock.
 
 #include <cstdint>
 #include <string>
@@ -36,8 +38,8 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-// Appends records; request ids are interned, so a step costs a few bytes an entry. Appears by rename in finish().
-// One thread owns it.
+// Appends records; request ids are interned, so a step costs a few bytes an entry. Appears by rename in
+// finish(). One thread owns it.
 class StepLogWriter {
  public:
   static Result<StepLogWriter> create(const std::string& path);
@@ -52,7 +54,8 @@ class StepLogWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Reads steps.bin, steps.jsonl or steps.jsonl.gz, by content. A malformed record is an error with its number or line.
+// Reads steps.bin, steps.jsonl or steps.jsonl.gz, by content. A malformed record is an error with its number
+// or line.
 Result<std::vector<StepRecord>> read_step_log(const std::string& path);
 std::string step_record_json(const StepRecord& record);  // one line, no newline
 Status write_step_log_jsonl(const std::string& path, const std::vector<StepRecord>& records);

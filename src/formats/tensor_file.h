@@ -1,8 +1,8 @@
 #pragma once
 
-// Tensors of a checkpoint, as the headers of safetensors and GGUF files describe them. The bytes stay in the mapped
-// file; nothing is read before somebody asks for it. Headers are checked as hostile input: sizes, offsets, counts
-// and overlaps, before any allocation that they would decide.
+// Tensors of a checkpoint, as the headers of safetensors and GGUF files describe them. The bytes stay in the
+// mapped file; nothing is read before somebody asks for it. Headers are checked as hostile input: sizes,
+// offsets, counts and overlaps, before any allocation that they would decide.
 
 #include <cstddef>
 #include <map>
@@ -27,8 +27,8 @@ struct TensorView {
 };
 
 // GGUF metadata values. Arrays of numbers come as vectors, other integer widths are widened.
-using GgufValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<std::string>>;
+using GgufValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
 
 struct GgufFile {
   uint32_t version = 0;

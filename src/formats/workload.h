@@ -16,7 +16,7 @@ struct WorkloadRequest {
   int64_t line = 0;  // 1-based line of the file
   int32_t input_toks = 0;
   int32_t output_toks = 0;
-  TimeNs arrival_ns = 0;  // relative to the start of the run
+  TimeNs arrival_ns = 0;                // relative to the start of the run
   std::vector<int32_t> input_tok_ids;   // empty when the row has none
   std::vector<int32_t> output_tok_ids;  // empty when the row has none
 };
@@ -34,20 +34,21 @@ struct WorkloadSession {
 
 struct Workload {
   std::string path;
-  std::string sha256;  // of the file's bytes
+  std::string sha256;                     // of the file's bytes
   std::vector<WorkloadRequest> requests;  // flat rows in file order
   std::vector<WorkloadSession> sessions;  // session rows in file order
 };
 
 struct WorkloadReadOptions {
-  int64_t max_rows = 0;              // 0: all. Counts flat rows only
-  bool need_token_ids = false;       // a flat row without non-empty input_tok_ids is an error naming its line
-  bool keep_token_ids = true;        // false: ids are checked and dropped
-  int64_t vocab_size = 0;            // > 0: an id outside [0, vocab_size) is an error naming line and id
+  int64_t max_rows = 0;         // 0: all. Counts flat rows only
+  bool need_token_ids = false;  // a flat row without non-empty input_tok_ids is an error naming its line
+  bool keep_token_ids = true;   // false: ids are checked and dropped
+  int64_t vocab_size = 0;       // > 0: an id outside [0, vocab_size) is an error naming line and id
 };
 
-// Blank lines are ignored. A line that is not JSON, lacks a key, has a negative or overflowing number, or whose
-// input_tok_ids do not have input_toks entries: an error with file and line. An empty workload is an error.
+// Blank lines are ignored. A line that is not JSON, lacks a key, has a negative or overflowing number, or
+// whose input_tok_ids do not have input_toks entries: an error with file and line. An empty workload is an
+// error.
 Result<Workload> read_workload(const std::string& path, const WorkloadReadOptions& options);
 
 // One flat row as the generators write it (keys in the documented order, no newline).

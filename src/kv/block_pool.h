@@ -9,8 +9,9 @@
 namespace vllm {
 
 struct PoolPolicy {
-  bool null_block = true;            // block 0 is never given out
-  bool unhashed_to_front = true;     // freed blocks without a hash go to the head of the free list; false: all to the tail
+  bool null_block = true;  // block 0 is never given out
+  bool unhashed_to_front =
+      true;  // freed blocks without a hash go to the head of the free list; false: all to the tail
 };
 
 class BlockPool;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The KV plan: how many blocks there are and why. One pure function of (spec, options, facts); every program prints,
-// allocates, logs and records this one value.
+// The KV plan: how many blocks there are and why. One pure function of (spec, options, facts); every program
+// prints, allocates, logs and records this one value.
 
 #include <cstdint>
 #include <optional>
@@ -17,28 +17,28 @@ namespace vllm {
 
 // What is known of the device. Read by backend/device_memory.h, or made up from --device-memory.
 struct MemoryFacts {
-  std::string device = "cpu";   // "cpu", "cuda", "integrated"
+  std::string device = "cpu";     // "cpu", "cuda", "integrated"
   bool shared_with_host = false;  // integrated: one memory for host and device
   int64_t total_bytes = 0;
-  int64_t free_bytes = 0;       // at start, before this process took anything
-  int64_t reserve_bytes = 0;    // kept free for others
+  int64_t free_bytes = 0;     // at start, before this process took anything
+  int64_t reserve_bytes = 0;  // kept free for others
   // Measured by the utilisation path; estimates when `measured` is false.
   int64_t weights_bytes = 0;
   int64_t workspace_bytes = 0;  // transient peak of the largest step, block tables included
   int64_t graph_bytes = 0;
-  int64_t process_bytes = 0;    // what this process took besides: free before - free after, clamped at 0
+  int64_t process_bytes = 0;  // what this process took besides: free before - free after, clamped at 0
   bool measured = false;
 };
 
 struct KvPlan {
   std::string device;
-  std::string decided_by;               // "num-blocks", "kv-cache-memory", "gpu-memory-utilization", "default"
+  std::string decided_by;  // "num-blocks", "kv-cache-memory", "gpu-memory-utilization", "default"
   std::vector<std::string> overridden;  // weaker knobs that were set
   KvSpec spec;
   int64_t blocks = 0;         // null block included
   int64_t usable_blocks = 0;  // blocks - 1
   int64_t tokens = 0;
-  int64_t pool_bytes = 0;     // blocks * spec.bytes_per_block + recurrent state
+  int64_t pool_bytes = 0;  // blocks * spec.bytes_per_block + recurrent state
   int64_t weights_bytes = 0;
   std::optional<int64_t> workspace_bytes, graph_bytes, total_bytes, free_bytes;  // null with an absolute knob
   int64_t reserve_bytes = 0;
@@ -62,6 +62,7 @@ std::string kv_plan_text(const KvPlan& plan);  // the aligned table
 Json kv_plan_json(const KvPlan& plan);         // the keys of docs/kv-plan.md, in order
 
 // Why a request of this length can never be served under this plan; ok when it can.
-Status check_request_fits(const KvPlan& plan, int64_t prompt_tokens, int64_t max_tokens, int64_t max_num_batched_tokens);
+Status check_request_fits(const KvPlan& plan, int64_t prompt_tokens, int64_t max_tokens,
+                          int64_t max_num_batched_tokens);
 
 }  // namespace vllm

@@ -11,11 +11,12 @@ namespace vllm {
 
 // Instants of one request in milliseconds on one clock.
 struct RequestLatency {
-  double ttft_ms = 0;                 // first token - arrival
-  std::optional<double> tpot_ms;      // (last - first) / (output tokens - 1), only if output tokens > 1
-  double latency_ms = 0;              // last token - arrival
+  double ttft_ms = 0;             // first token - arrival
+  std::optional<double> tpot_ms;  // (last - first) / (output tokens - 1), only if output tokens > 1
+  double latency_ms = 0;          // last token - arrival
 };
-RequestLatency request_latency(double arrival_s, double first_token_s, double last_token_s, int64_t output_tokens);
+RequestLatency request_latency(double arrival_s, double first_token_s, double last_token_s,
+                               int64_t output_tokens);
 
 // Linear interpolation on the sorted values at q/100 * (n - 1); NaN for no values.
 double percentile(std::span<const double> sorted, double q);

@@ -11,10 +11,10 @@
 namespace vllm {
 
 struct SamplingParams {
-  double temperature = 0.0;  // < 1e-5: greedy
-  double top_p = 1.0;        // (0, 1]
-  int top_k = 0;             // 0 or -1: off
-  double min_p = 0.0;        // [0, 1]
+  double temperature = 0.0;     // < 1e-5: greedy
+  double top_p = 1.0;           // (0, 1]
+  int top_k = 0;                // 0 or -1: off
+  double min_p = 0.0;           // [0, 1]
   std::optional<int64_t> seed;  // none: drawn from the engine's seed and the request's number
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// Who runs next, for how many tokens, who is preempted: the rules of docs/scheduler.md. Pure: no clock, no threads, no
-// input or output. One thread owns a scheduler and everything it holds. In the steady state no call allocates.
+// Who runs next, for how many tokens, who is preempted: the rules of docs/scheduler.md. Pure: no clock, no
+// threads, no input or output. One thread owns a scheduler and everything it holds. In the steady state no
+// call allocates.
 
 #include <cstdint>
 #include <memory>
@@ -37,8 +38,8 @@ struct RequestInput {
   bool ignore_eos = false;
   std::span<const int32_t> eos_token_ids;
   std::span<const int32_t> stop_token_ids;
-  int priority = 0;        // lower runs earlier; SchedulingPolicy::kPriority only
-  TimeNs arrival_ns = 0;   // orders equal priorities
+  int priority = 0;       // lower runs earlier; SchedulingPolicy::kPriority only
+  TimeNs arrival_ns = 0;  // orders equal priorities
   std::string cache_salt;
 };
 
@@ -62,8 +63,8 @@ struct RequestState {
 };
 
 struct SchedulerStats {
-  int64_t prefix_queries = 0, prefix_hits = 0;                        // tokens, at first admission
-  int64_t prefix_queries_resumed = 0, prefix_hits_resumed = 0;        // tokens, at re-admissions
+  int64_t prefix_queries = 0, prefix_hits = 0;                  // tokens, at first admission
+  int64_t prefix_queries_resumed = 0, prefix_hits_resumed = 0;  // tokens, at re-admissions
   int64_t preemptions = 0;
 };
 
@@ -81,24 +82,26 @@ class Scheduler {
 
   // Plans one step into `plan` (cleared first). Up to scheduling_depth plans may be out at a time.
   void schedule(StepPlan& plan);
-  // The oldest plan's outputs: `tokens` has one value for each entry, ignored for chunks and ended requests. Appends
-  // what became known to `outputs`.
-  void process_outputs(const StepPlan& plan, std::span<const int32_t> tokens, std::vector<RequestOutput>& outputs);
+  // The oldest plan's outputs: `tokens` has one value for each entry, ignored for chunks and ended requests.
+  // Appends what became known to `outputs`.
+  void process_outputs(const StepPlan& plan, std::span<const int32_t> tokens,
+                       std::vector<RequestOutput>& outputs);
 
   // Anything waits or runs, or a request ended since the last plan (the executor has to hear of it).
   bool has_work() const;
   bool has_requests() const;  // anything waits or runs
   int32_t num_running() const;
   int32_t num_waiting() const;
-  int64_t num_free_blocks() const;    // of num_usable_blocks()
+  int64_t num_free_blocks() const;  // of num_usable_blocks()
   int64_t num_usable_blocks() const;
   const SchedulerStats& stats() const;
   void reset_stats();
   std::optional<RequestState> state(RequestId id) const;
-  std::span<const int32_t> tokens(RequestId id) const;  // prompt and known outputs; empty when it does not live
+  std::span<const int32_t> tokens(
+      RequestId id) const;  // prompt and known outputs; empty when it does not live
 
-  // False, changing nothing, unless all blocks but the null block are free. Then all hashes are forgotten and the
-  // free list is in its initial order.
+  // False, changing nothing, unless all blocks but the null block are free. Then all hashes are forgotten and
+  // the free list is in its initial order.
   bool reset_prefix_cache();
 
   // For checkers and tests.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What one step does: plain data that can be sent to another rank. An executor keeps, for each request it has seen,
-// the block tables; a plan carries only what changed since the request's last entry.
+// What one step does: plain data that can be sent to another rank. An executor keeps, for each request it has
+// seen, the block tables; a plan carries only what changed since the request's last entry.
 
 #include <cstdint>
 #include <span>
@@ -28,9 +28,10 @@ struct StepEntry {
 
 struct StepPlan {
   int64_t step = 0;
-  std::vector<StepEntry> entries;   // in scheduling order
+  std::vector<StepEntry> entries;  // in scheduling order
   std::vector<int32_t> tokens;
-  std::vector<BlockId> blocks;      // appended to the tables of their group, in order. 0: outside the window, skipped
+  std::vector<BlockId>
+      blocks;  // appended to the tables of their group, in order. 0: outside the window, skipped
   std::vector<int32_t> block_counts;
   std::vector<RequestId> preempted;  // in the order of preemption; their tables are void
   std::vector<RequestId> ended;      // since the plan before: executors forget them
@@ -43,8 +44,15 @@ struct StepPlan {
     return {tokens.data() + e.token_offset, static_cast<size_t>(e.num_tokens)};
   }
   void clear() {
-    entries.clear(); tokens.clear(); blocks.clear(); block_counts.clear(); preempted.clear(); ended.clear();
-    total_tokens = 0; running = waiting = 0; free_blocks = 0;
+    entries.clear();
+    tokens.clear();
+    blocks.clear();
+    block_counts.clear();
+    preempted.clear();
+    ended.clear();
+    total_tokens = 0;
+    running = waiting = 0;
+    free_blocks = 0;
   }
 };
 
