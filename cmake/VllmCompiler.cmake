@@ -24,7 +24,8 @@ endif()
 # No fused multiply-add contraction behind our back: every ISA path states its own arithmetic.
 target_compile_options(vllm_options INTERFACE -ffp-contract=off)
 if(VLLM_SANITIZE)
-  target_compile_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE} -fno-sanitize-recover=all -O1)
+  # Assertions are part of what a sanitizer build checks.
+  target_compile_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE} -fno-sanitize-recover=all -O1 -UNDEBUG)
   target_link_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE})
 endif()
 if(VLLM_COVERAGE)
