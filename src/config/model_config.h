@@ -47,6 +47,7 @@ struct MoeConfig {
   int64_t shared_intermediate_size = 0;  // all shared experts together; 0: none
 };
 
+// kv_lora_rank 0: the model has no multi-head latent attention.
 struct MlaConfig {
   int64_t kv_lora_rank = 0, q_lora_rank = 0;  // q_lora_rank 0: no low-rank query
   int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
@@ -56,6 +57,7 @@ struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
   std::string model_type;    // "llama"
   std::string source;        // file it was read from
+  bool from_gguf = false;    // its tensors keep their own types; --kv-cache-dtype auto is bfloat16 then
   // Whether this build can run it; otherwise `not_runnable_reason` is one sentence.
   bool runnable = false;
   std::string not_runnable_reason;
@@ -63,7 +65,7 @@ struct ModelConfig {
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // head_dim: of Q and K
   int64_t v_head_dim = 0;                                 // = head_dim unless MLA
-  int64_t max_position_embeddings = 0;
+  int64_t max_position_embeddings = 0;                    // longest sequence, a yarn scaling counted in
   double norm_eps = 1e-6;
   std::string hidden_act = "silu";
   bool tie_word_embeddings = false;
@@ -88,7 +90,8 @@ struct ModelConfig {
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
 
-  // Parameters of the whole model (embeddings once if tied), computed from the shapes above.
+  // Parameters of the whole model (embeddings once if tied), computed from the shapes above. A configuration that
+  // was read by the functions below has at most 2^50 of them.
   int64_t num_parameters() const;
 };
 

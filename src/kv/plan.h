@@ -21,29 +21,48 @@ struct MemoryFacts {
   bool shared_with_host = false;  // integrated: one memory for host and device
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;     // at start, before this process took anything
-  int64_t reserve_bytes = 0;  // kept free for others
+  int64_t reserve_bytes = 0;  // kept free for others; the plan takes at least device_reserve_bytes()
   // Measured by the utilisation path; estimates when `measured` is false.
   int64_t weights_bytes = 0;
   int64_t workspace_bytes = 0;  // transient peak of the largest step, block tables included
   int64_t graph_bytes = 0;
-  int64_t process_bytes = 0;  // what this process took besides: free before - free after, clamped at 0
+  // What this process took besides its weights: max(0, free before - free after - weights_bytes).
+  int64_t process_bytes = 0;
   bool measured = false;
 };
 
+// What is always kept free of a device's memory: 128 MiB on the CPU (heap and page tables that grow with
+// requests), 256 MiB on a discrete GPU (libraries that allocate late), and for the neighbours on a device that
+// shares its memory with the host the larger of 4 GiB and 10 % of the total.
+int64_t device_reserve_bytes(const MemoryFacts& facts);
+
+// A device that is not here, with nothing on it: --device-memory. Weights, workspace and graphs are still 0.
+MemoryFacts hypothetical_memory_facts(const DeviceMemoryOption& option);
+
+// Estimates for a GPU that is not here, on each rank: activations of the largest step, logits and sampler rows,
+// block tables; graphs (0 with --enforce-eager). Made from shapes alone, so never `measured`.
+int64_t estimate_gpu_workspace_bytes(const ModelConfig& model, const Options& options);
+int64_t estimate_gpu_graph_bytes(const ModelConfig& model, const Options& options);
+
+// Immutable once made.
 struct KvPlan {
   std::string device;
   std::string decided_by;  // "num-blocks", "kv-cache-memory", "gpu-memory-utilization", "default"
   std::vector<std::string> overridden;  // weaker knobs that were set
   KvSpec spec;
-  int64_t blocks = 0;         // null block included
-  int64_t usable_blocks = 0;  // blocks - 1
-  int64_t tokens = 0;
-  int64_t pool_bytes = 0;  // blocks * spec.bytes_per_block + recurrent state
+  int64_t blocks = 0;           // null block included
+  int64_t usable_blocks = 0;    // blocks - 1
+  int64_t tokens = 0;           // that the pool holds, of sequences of max_model_len
+  int64_t pool_bytes = 0;       // blocks * spec.bytes_per_block + recurrent_bytes
+  int64_t recurrent_bytes = 0;  // state of max_num_seqs sequences
   int64_t weights_bytes = 0;
-  std::optional<int64_t> workspace_bytes, graph_bytes, total_bytes, free_bytes;  // null with an absolute knob
-  int64_t reserve_bytes = 0;
+  // Null with an absolute knob, since they depend on the machine.
+  std::optional<int64_t> workspace_bytes, graph_bytes, process_bytes, total_bytes, free_bytes;
+  std::optional<int64_t> reserve_bytes;  // null only with an absolute knob on an integrated device that is here
+  int64_t max_num_seqs = 0, max_num_batched_tokens = 0;
   int64_t max_model_len = 0;
-  int64_t longest_sequence = 0;
+  int64_t blocks_at_max_model_len = 0;  // of one sequence, over all groups
+  int64_t longest_sequence = 0;         // that the pool holds, at most the model's own maximum
   double concurrency_at_max_model_len = 0;
   bool fits = false;
   bool measured = false;
