@@ -92,12 +92,28 @@ TEST(Random, MomentsOfTheTransforms) {
   }
 }
 
-TEST(Random, TransformsNeverChange) {
-  // A workload of a seed stays the same file for ever: these are the first draws of this implementation.
-  Random random(42);
-  EXPECT_EQ(random.normal(), Random(42).normal());
-  Random a(42, 5), b(42, 5);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(a.gamma(0.7), b.gamma(0.7));
+// The same formulas in Python, with its own log and exp: equal but for the last bits.
+TEST(Random, TransformsAgreeWithAnotherImplementation) {
+  {
+    Random random(42);
+    for (const double expected : {0x1.f679d98b6ab7bp-1, -0x1.21a610c887574p-1, 0x1.571f94d19c30ap+0})
+      EXPECT_NEAR(random.normal() / expected, 1, 4e-15);
+  }
+  {
+    Random random(42);
+    for (const double expected : {0x1.a4b34cba2d5cap-3, 0x1.24a3dcafc0e0bp+0, 0x1.0a06a9fa9eb62p-6})
+      EXPECT_NEAR(random.gamma(1) / expected, 1, 4e-15);
+  }
+  {
+    Random random(42);
+    for (const double expected : {0x1.b57542535da59p+0, 0x1.2a32e8049936bp-3, 0x1.0460af0f7f024p-2})
+      EXPECT_NEAR(random.gamma(0.7) / expected, 1, 4e-15);
+  }
+  {
+    Random random(42);
+    for (const double expected : {0x1.78a7a2a827d10p+2, 0x1.57e19f867e0d4p+1, 0x1.b83ad959435aep+2})
+      EXPECT_NEAR(random.gamma(4) / expected, 1, 4e-15);
+  }
 }
 
 }  // namespace
