@@ -3,10 +3,8 @@
 // An engine: a loaded model, its KV pool, a scheduler and a core thread, in one object. Two engines live in
 // one process; nothing here is global.
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,19 +39,28 @@ struct EngineResult {
   RequestTimes times;
 };
 
-// Called on the core's thread; must not block and must not call the engine back except submit and abort.
+// Called on the core's thread; must not block, must not throw, and may call of the engine only submit, abort,
+// counters, health and facts. on_end is called exactly once for every submission that was accepted, whatever
+// happens, and after the last on_token of its request.
 struct EngineCallbacks {
   std::function<void(RequestId, int32_t token, TimeNs ready_ns)> on_token;  // may be empty
-  std::function<void(RequestId, EngineResult)> on_end;
+  std::function<void(RequestId, EngineResult)> on_end;                      // may be empty
 };
 
 struct EngineSettings {
   // A null executor in place of the model's forward: answers at once (step time 0) or after a given time a
-  // step.
+  // step. No weights are loaded and no pool is allocated; the plan is made all the same, since the scheduler
+  // needs its blocks.
   bool null_executor = false;
   TimeNs null_step_ns = 0;
-  int64_t max_queued = 1 << 20;  // submissions that wait to be taken by the core; beyond it submit refuses
-  std::function<void(const StepPlan&, const StepRecord&)> on_step;  // on the core's thread; may be empty
+  // Requests that live at a time, whether they wait to be taken by the core, wait in the scheduler or run;
+  // beyond it submit refuses.
+  int64_t max_queued = 1 << 20;
+  // After each step, on the core's thread, when counters() has the step already; may be empty. The step log's
+  // record and the plan that it describes live until the return only.
+  std::function<void(const StepPlan&, const StepRecord&)> on_step;
+  // Whose memory the engine plans for and takes from; null: this machine's. Outlives the engine.
+  DeviceMemory* memory = nullptr;
 };
 
 // What start() resolved, unchanged afterwards.
@@ -61,21 +68,27 @@ struct EngineFacts {
   ModelConfig model;
   KvPlan plan;
   SchedulerConfig scheduler;
-  std::string executor;  // name and ISA
-  std::string isa;
+  std::string executor;  // "cpu-plain-avx512", "null"
+  std::string isa;       // of the kernels; with a null executor the best of this machine
+  std::string dtype;     // of weights and computing: "bfloat16"; "as stored" for a GGUF
   int threads = 1;
-  int64_t weights_bytes = 0;
-  TimeNs load_ns = 0;  // time that loading and planning took
+  bool null_executor = false;
+  int64_t weights_bytes = 0;    // loaded; 0 with a null executor
+  int64_t pool_bytes = 0;       // allocated: plan.pool_bytes, 0 with a null executor
+  int64_t workspace_bytes = 0;  // held, and the transient peak where it was measured
+  TimeNs weights_load_ns = 0;
+  TimeNs load_ns = 0;  // loading, measuring, planning and allocating together
 };
 
 class Engine {
  public:
-  // Reads the model's config, checks the plan, loads weights, measures (utilisation path), allocates the pool
-  // and starts the core thread. Refuses before any large allocation what cannot fit. `clock` outlives the
-  // engine.
+  // Reads the model's config, checks the plan from headers alone, loads weights, measures (utilisation and
+  // default path), plans, allocates the pool and starts the core thread. Refuses before any large allocation
+  // what cannot fit; that error has the plan's table after its first line. `clock` is a real one and outlives
+  // the engine.
   static Result<std::unique_ptr<Engine>> start(const Options& options, const EngineSettings& settings,
                                                Clock& clock);
-  // Aborts what still lives, then joins.
+  // Aborts what still lives, then joins. Not on the core's thread.
   ~Engine();
 
   const EngineFacts& facts() const;
@@ -83,15 +96,19 @@ class Engine {
   // Any thread. The request is handed to the core; refusals arrive through on_end with a status, except a
   // full queue or a stopped engine, which are returned here. Ids count up from 1 in the order of submission.
   Result<RequestId> submit(EngineRequest request, EngineCallbacks callbacks);
-  void abort(RequestId id);  // any thread; no effect on an ended request
+  // Any thread. Takes effect before the next plan and before any outputs that are not yet known; no effect on
+  // an ended request.
+  void abort(RequestId id);
 
-  // Ends the engine: no more submissions; running requests finish within `timeout_ns`, then are aborted.
+  // Ends the engine: no more submissions; what lives may finish within `timeout_ns`, then is aborted. Returns
+  // when the core thread has ended. Any thread but the core's; again has no effect. Counters, facts and
+  // health stay readable.
   void shutdown(TimeNs timeout_ns);
 
   // Any thread; a consistent copy made after each step.
   CoreCounters counters() const;
-  // Waits until nothing lives, then resets prefix cache, free list order and counters. False when requests
-  // live.
+  // Waits until no step is in flight, then resets prefix cache, free list order, counters and the step log's
+  // step numbers. False, changing nothing, when a request lives or the engine has stopped.
   bool reset_for_measurement();
   // The reason when the core died (an executor failed); ok while it is healthy.
   Status health() const;
@@ -99,12 +116,15 @@ class Engine {
 
  private:
   struct Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+
+ public:
+  explicit Engine(std::unique_ptr<Impl> impl);  // for start()
 };
 
 // The plan without an engine: for --print-plan. Reads only headers of weight files; uses --device-memory if
-// given.
+// given. With
+// --num-blocks or --kv-cache-memory it is the plan that an engine with these options has, byte for byte.
 Result<PlanResult> plan_without_engine(const Options& options);
 
 }  // namespace vllm
