@@ -27,6 +27,8 @@ struct SchedulerConfig {
   SchedulerOptions options;
   std::vector<KvGroup> groups;  // empty: one group of full attention
   PoolPolicy pool;
+  PrefixHash prefix_hash =
+      PrefixHash::kXxh128;  // kSha256 where prompts come from people who may want collisions
 };
 
 // What the scheduler must know of a request. The prompt is copied.

@@ -7,10 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "kv/block_pool.h"
+
 namespace vllm {
 
 using RequestId = uint64_t;  // given by the core, in order of arrival, never used twice
-using BlockId = int32_t;     // 0 is the null block
 
 // In place of a token that an earlier step in flight samples: the executor has it.
 inline constexpr int32_t kTokenInFlight = -1;
