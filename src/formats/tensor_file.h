@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,7 +23,9 @@ struct TensorView {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  const std::byte* data = nullptr;  // into the mapping
+  // Into the mapping, nullptr for no bytes. A GGUF file aligns it to at least 8 bytes; in a safetensors file
+  // it may stand at any address, so that numbers are read by memcpy or unaligned loads.
+  const std::byte* data = nullptr;
   int64_t bytes = 0;
 };
 
@@ -41,6 +44,9 @@ struct GgufFile {
   std::optional<std::string> string(const std::string& key) const;
 };
 Result<GgufFile> read_gguf(const std::string& path);
+// The same of bytes in memory, which must outlive the result; `path` names them in errors, `mapping` stays
+// empty.
+Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& path);
 
 struct SafetensorsFile {
   std::map<std::string, std::string> metadata;  // "__metadata__"
@@ -48,6 +54,7 @@ struct SafetensorsFile {
   std::shared_ptr<const MappedFile> mapping;
 };
 Result<SafetensorsFile> read_safetensors(const std::string& path);
+Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, const std::string& path);
 
 // All shards of a checkpoint folder: model.safetensors, or those of model.safetensors.index.json, or every
 // *.safetensors. A tensor named by the index and missing in its shard is an error.

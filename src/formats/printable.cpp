@@ -1,0 +1,22 @@
+#include "formats/printable.h"
+
+#include <fmt/format.h>
+
+namespace vllm {
+
+std::string printable(std::string_view text) {
+  constexpr size_t kMaxBytes = 80;
+  std::string out;
+  for (const char c : text.substr(0, kMaxBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  if (text.size() > kMaxBytes) out += "...";
+  return out;
+}
+
+}  // namespace vllm
