@@ -1,0 +1,158 @@
+#include "bench/plots.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <functional>
+#include <system_error>
+
+#include "base/file.h"
+#include "metrics/latency.h"
+
+namespace vllm {
+namespace {
+
+// More points than pixels only make the file large.
+constexpr size_t kMostCdfPoints = 1000;
+
+constexpr FigureSize kWide{1200, 480};
+
+// Rows of "t values..." at the middle of each tick; a blank line, which breaks the curve, where ticks are
+// missing.
+std::string tick_block(const RunFigures& run,
+                       const std::function<std::string(const TimeseriesRow&)>& values) {
+  std::string out;
+  double previous = -1;
+  for (const TimeseriesRow& row : run.timeseries) {
+    if (previous >= 0 && row.t_s - previous > 1.5 * run.tick_s) out += "\n";
+    out += fmt::format("{:.6g} {}\n", row.t_s - run.tick_s / 2, values(row));
+    previous = row.t_s;
+  }
+  if (out.empty()) out = "0 0 0 0\n";
+  return out;
+}
+
+std::string cdf_block(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  if (values.empty()) return "0 0\n";
+  std::string out = fmt::format("{:.6g} 0\n", values.front());
+  const size_t points = std::min(values.size(), kMostCdfPoints);
+  for (size_t i = 1; i <= points; ++i) {
+    const double fraction = static_cast<double>(i) / static_cast<double>(points);
+    const auto rank = static_cast<size_t>(std::ceil(fraction * static_cast<double>(values.size())));
+    out += fmt::format("{:.6g} {:.6g}\n", values[rank - 1], 100.0 * fraction);
+  }
+  return out;
+}
+
+std::string time_axis() {
+  return "set xlabel 'time since the start of the replay (s)'\nset xrange [0:*]\nset yrange [0:*]\n";
+}
+
+std::string cdf_panel(const char* name, const char* block, const std::vector<double>& values) {
+  const Summary s = summarise(values);
+  std::string title = s.count == 0
+                          ? fmt::format("{}: no request has one", name)
+                          : fmt::format("{}\nmedian {:.4g} ms, P99 {:.4g} ms", name, s.median, s.p99);
+  // A newline inside a title needs gnuplot's double quotes; the text is ours and holds nothing to escape.
+  const size_t newline = title.find('\n');
+  if (newline != std::string::npos) title.replace(newline, 1, "\\n");
+  std::string out = fmt::format("set title \"{}\"\n", title);
+  out += fmt::format("plot {} using 1:2 with lines linetype 1 notitle", block);
+  if (s.count > 0) {
+    out = fmt::format("{}_marks << EOD\n{:.9g} 50\n{:.9g} 99\nEOD\n", block, s.median, s.p99) + out;
+    out +=
+        fmt::format(", {}_marks using 1:2 with points pointtype 7 pointsize 0.7 linetype 2 notitle", block);
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string throughput_script(const RunFigures& run, FigureFormat format, const std::string& output_path) {
+  std::string out = figure_style(format, kWide, output_path);
+  out += "$ticks << EOD\n" +
+         tick_block(run,
+                    [](const TimeseriesRow& r) {
+                      return fmt::format("{:.6g} {:.6g} {:.6g}", r.prompt_compute_throughput,
+                                         r.prompt_cached_throughput, r.gen_throughput);
+                    }) +
+         "EOD\n";
+  out += "set title " + gnuplot_quoted("Throughput: " + run.title) + "\n" + time_axis();
+  out += "set ylabel 'tokens per second'\n";
+  out +=
+      "plot $ticks using 1:2 with lines linetype 1 title 'prompt, computed', "
+      "$ticks using 1:3 with lines linetype 3 title 'prompt, from the prefix cache', "
+      "$ticks using 1:4 with lines linetype 2 title 'generated'\n";
+  return out;
+}
+
+std::string requests_script(const RunFigures& run, FigureFormat format, const std::string& output_path) {
+  std::string out = figure_style(format, kWide, output_path);
+  out += "$ticks << EOD\n" +
+         tick_block(run,
+                    [](const TimeseriesRow& r) {
+                      return fmt::format("{} {} {:.6g}", r.running, r.waiting, r.kv_cache_pct);
+                    }) +
+         "EOD\n";
+  out += "set title " + gnuplot_quoted("Requests: " + run.title) + "\n" + time_axis();
+  out += "set ylabel 'requests'\nset y2label 'KV blocks in use (%)' textcolor '#8a8f98'\n";
+  out += "set y2range [0:100]\nset y2tics 25 nomirror textcolor '#8a8f98'\nset border 11\n";
+  out +=
+      "plot $ticks using 1:4 axes x1y2 with lines linecolor '#b8bdc5' linewidth 1.5 title 'KV blocks in "
+      "use', "
+      "$ticks using 1:2 with lines linetype 1 title 'running', "
+      "$ticks using 1:3 with lines linetype 2 title 'waiting'\n";
+  return out;
+}
+
+std::string latency_script(const RunFigures& run, FigureFormat format, const std::string& output_path) {
+  std::string out = figure_style(format, {1200, 440}, output_path);
+  out += "$ttft << EOD\n" + cdf_block(run.ttft_ms) + "EOD\n";
+  out += "$tpot << EOD\n" + cdf_block(run.tpot_ms) + "EOD\n";
+  out += "$e2el << EOD\n" + cdf_block(run.e2el_ms) + "EOD\n";
+  out +=
+      "set multiplot layout 1,3 title " + gnuplot_quoted("Latency: " + run.title) + " textcolor '#23272e'\n";
+  out +=
+      "set xlabel 'milliseconds'\nset xrange [0:*]\nset xtics autofreq\nset yrange [0:100]\nset ytics 25\n";
+  out += "set ylabel 'requests (%)'\n";
+  out += cdf_panel("Time to first token", "$ttft", run.ttft_ms);
+  out += "unset ylabel\n";
+  out += cdf_panel("Time per output token", "$tpot", run.tpot_ms);
+  out += cdf_panel("End-to-end latency", "$e2el", run.e2el_ms);
+  out += "unset multiplot\n";
+  return out;
+}
+
+Status draw_run_figures(const RunFigures& run, const OutputDir& dir) {
+  struct Figure {
+    const char* name;
+    std::string (*script)(const RunFigures&, FigureFormat, const std::string&);
+  };
+  constexpr Figure kFigures[] = {
+      {"throughput", throughput_script}, {"requests", requests_script}, {"latency", latency_script}};
+  const std::string folder = dir.file("plots");
+  VLLM_RETURN_IF_ERROR(make_directories(folder));
+  for (const Figure& figure : kFigures) {
+    for (const FigureFormat format : {FigureFormat::kPng, FigureFormat::kSvg}) {
+      const std::string path =
+          join_path(folder, std::string(figure.name) + (format == FigureFormat::kPng ? ".png" : ".svg"));
+      const std::string draft = path + ".partial";
+      // "unset output" makes gnuplot finish the file before it ends.
+      Status status = run_gnuplot(figure.script(run, format, draft) + "unset output\n");
+      if (status.is_ok() && rename(draft.c_str(), path.c_str()) != 0) {
+        status = io_error("{}: cannot be written ({})", path, std::generic_category().message(errno));
+      }
+      if (!status.is_ok()) {
+        unlink(draft.c_str());
+        return status;
+      }
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace vllm
