@@ -98,8 +98,8 @@ struct BenchRunOptions {
   int warmup = 2;
   double speed = 1.0;
   SessionPolicy on_session = SessionPolicy::kSkip;
-  std::string base_url, api_key;
-  int max_connections = 0;
+  std::string base_url, api_key;  // HTTP in place of an engine; the load mode takes them too
+  int max_connections = 0;        // 0: no limit
   // The null executor in place of a model's forward: answers at once, to measure our own overhead.
   bool null_executor = false;
 };
@@ -124,6 +124,43 @@ struct WorkloadOptions {
   double first_arrival_s = 0.0;
 };
 
+// vllm-bench without a subcommand.
+struct LoadOptions {
+  std::string dataset_path;  // empty: random prompts of input_len tokens
+  int64_t num_prompts = 1000;
+  int input_len = 1024, output_len = 128;
+  std::optional<int> concurrency;  // auto: no limit
+  std::optional<int64_t> seed;     // auto: fresh for each run, and saved with it
+  double temperature = 0.0;
+  double request_rate = std::numeric_limits<double>::infinity();
+  double burstiness = 1.0;
+  bool ignore_eos = false;
+  int num_warmups = 0;
+  std::vector<std::string> goodput;  // "ttft:500", in milliseconds
+  std::vector<double> percentiles = {50, 90, 95, 99};
+  std::string output_json;
+};
+
+enum class ArrivalAnchor { kPickup, kQueued };
+
+struct ValidateOptions {
+  std::vector<std::string> bench_dirs;  // more than one: the noise floor between them is reported
+  std::string sim_csv, sim_log;
+  std::string output_subdir = "validation";
+  std::string prefix;
+  std::string title = "vLLM vs LLMServingSim";
+  ArrivalAnchor arrival_anchor = ArrivalAnchor::kPickup;
+  bool no_plots = false;
+  bool force = false;
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string served_model_name;  // empty: as --model says
+  std::string api_key;            // empty: no key is asked for
+};
+
 struct Options {
   Program program = Program::kServer;
   ModelOptions model;
@@ -134,6 +171,9 @@ struct Options {
   BenchRunOptions bench_run;
   CheckScheduleOptions check_schedule;
   WorkloadOptions workload;
+  LoadOptions load;
+  ValidateOptions validate;
+  ServerOptions server;
   std::string config_file;
 };
 
@@ -143,7 +183,8 @@ enum class OptionSource { kDefault, kConfigFile, kCommandLine };
 struct ResolvedOption {
   std::string name;   // "max-num-seqs"
   std::string group;  // "Scheduler"
-  std::string value;  // as one would write it; "auto" for an empty optional
+  std::string
+      value;  // as one would write it; "auto" for an empty optional; "***" for a secret that was given
   OptionSource source = OptionSource::kDefault;
 };
 
@@ -156,12 +197,20 @@ struct ParsedOptions {
 };
 
 // `args` without the program's and the subcommand's name. Errors (exit 2) name option, value and what is
-// accepted; an unknown option is refused with the nearest name. Required options are waived for --print-plan,
-// --help, --version.
+// accepted; an unknown option is refused with the nearest name. Required options are waived for --help and
+// --version; for
+// --print-plan, and for a program that is not built yet, all but the --model that a plan needs.
 Result<ParsedOptions> parse_options(Program program, const std::vector<std::string>& args);
 
+// What this build cannot do, refused by name and never ignored. Call it after parsing; later releases delete
+// lines in options_supported.cpp.
+Status check_supported(const ParsedOptions& parsed);
+// One sentence for a program whose job is not built yet (its --print-plan and --help work); nullopt when it
+// is.
+std::optional<std::string> not_built_yet(Program program);
+
 std::string help_text(Program program);
-// The table of docs/options.md: every option, its default and the programs that take it.
+// The text of docs/options.md: every option, its default and the programs that take it.
 std::string options_markdown();
 
 }  // namespace vllm
