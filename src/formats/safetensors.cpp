@@ -1,8 +1,6 @@
 // The reader of safetensors: eight bytes of header length, a JSON header, then the tensors' bytes without a
 // gap.
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +8,7 @@
 
 #include "base/units.h"
 #include "formats/printable.h"
+#include "formats/simdjson_no_throw.h"
 #include "formats/tensor_file.h"
 
 namespace vllm {
