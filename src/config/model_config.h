@@ -90,8 +90,8 @@ struct ModelConfig {
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
 
-  // Parameters of the whole model (embeddings once if tied), computed from the shapes above. A configuration that
-  // was read by the functions below has at most 2^50 of them.
+  // Parameters of the whole model (embeddings once if tied), computed from the shapes above. A configuration
+  // that was read by the functions below has at most 2^50 of them.
   int64_t num_parameters() const;
 };
 

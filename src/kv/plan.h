@@ -32,15 +32,15 @@ struct MemoryFacts {
 };
 
 // What is always kept free of a device's memory: 128 MiB on the CPU (heap and page tables that grow with
-// requests), 256 MiB on a discrete GPU (libraries that allocate late), and for the neighbours on a device that
-// shares its memory with the host the larger of 4 GiB and 10 % of the total.
+// requests), 256 MiB on a discrete GPU (libraries that allocate late), and for the neighbours on a device
+// that shares its memory with the host the larger of 4 GiB and 10 % of the total.
 int64_t device_reserve_bytes(const MemoryFacts& facts);
 
 // A device that is not here, with nothing on it: --device-memory. Weights, workspace and graphs are still 0.
 MemoryFacts hypothetical_memory_facts(const DeviceMemoryOption& option);
 
-// Estimates for a GPU that is not here, on each rank: activations of the largest step, logits and sampler rows,
-// block tables; graphs (0 with --enforce-eager). Made from shapes alone, so never `measured`.
+// Estimates for a GPU that is not here, on each rank: activations of the largest step, logits and sampler
+// rows, block tables; graphs (0 with --enforce-eager). Made from shapes alone, so never `measured`.
 int64_t estimate_gpu_workspace_bytes(const ModelConfig& model, const Options& options);
 int64_t estimate_gpu_graph_bytes(const ModelConfig& model, const Options& options);
 
@@ -58,7 +58,8 @@ struct KvPlan {
   int64_t weights_bytes = 0;
   // Null with an absolute knob, since they depend on the machine.
   std::optional<int64_t> workspace_bytes, graph_bytes, process_bytes, total_bytes, free_bytes;
-  std::optional<int64_t> reserve_bytes;  // null only with an absolute knob on an integrated device that is here
+  std::optional<int64_t>
+      reserve_bytes;  // null only with an absolute knob on an integrated device that is here
   int64_t max_num_seqs = 0, max_num_batched_tokens = 0;
   int64_t max_model_len = 0;
   int64_t blocks_at_max_model_len = 0;  // of one sequence, over all groups

@@ -24,7 +24,8 @@ struct LayerKv {
 };
 
 // Layers that share one block table. Block ids of all groups come from one pool: block b means part b of each
-// of the pool's tensors, and a group with fewer layers than there are tensors leaves the rest unused (padding).
+// of the pool's tensors, and a group with fewer layers than there are tensors leaves the rest unused
+// (padding).
 struct KvGroup {
   LayerKind kind = LayerKind::kFull;
   int64_t window = 0;
@@ -38,7 +39,8 @@ struct KvSpec {
   KvCacheDType dtype = KvCacheDType::kBFloat16;
   int tensor_parallel_size = 1;
   std::vector<LayerKv> layers;
-  // In the order of each kind's first layer. Recurrent layers come last, in one group that needs no block table.
+  // In the order of each kind's first layer. Recurrent layers come last, in one group that needs no block
+  // table.
   std::vector<KvGroup> groups;
   // The pool's tensors. Tensor i holds `blocks` parts of slot_bytes[i] bytes; the i-th layer of every group
   // lives in tensor i, so a part is as large as the largest of them needs.
@@ -63,8 +65,8 @@ bool has_block_groups(const KvSpec& spec);
 // ceil(min(window - 1 + max_batched, length) / block_size) + 1. Saturates instead of overflowing.
 int64_t max_blocks_per_sequence(const KvSpec& spec, int64_t length, int64_t max_batched);
 
-// The same for one request whose length is known: no group ever holds more than ceil(length / block_size) of its
-// blocks. Admission uses this one, so that nothing is refused that does fit.
+// The same for one request whose length is known: no group ever holds more than ceil(length / block_size) of
+// its blocks. Admission uses this one, so that nothing is refused that does fit.
 int64_t blocks_of_sequence(const KvSpec& spec, int64_t length, int64_t max_batched);
 
 }  // namespace vllm

@@ -1,0 +1,42 @@
+// Qwen3: norms on the heads of q and k, a head size of its own.
+
+#include "config/architectures/common.h"
+#include "config/architectures/registry.h"
+
+namespace vllm {
+namespace {
+
+void read(ConfigReader& reader, ModelConfig& model) {
+  read_common(reader,
+              {.vocab_size = 151936,
+               .hidden_size = 4096,
+               .intermediate_size = 22016,
+               .num_layers = 32,
+               .num_heads = 32,
+               .num_kv_heads = 32,
+               .head_dim = 128,
+               .max_position_embeddings = 32768},
+              model);
+  model.qk_norm = true;
+  model.attention_bias = model.attention_out_bias = reader.boolean("attention_bias", false);
+  const auto given = read_window(reader, 4096);
+  const auto window = reader.boolean("use_sliding_window", false) ? given : std::nullopt;
+  const int64_t first = reader.integer("max_window_layers", 28, 0, kMaxLayers);
+  read_layer_types(
+      reader, window, [first](int64_t layer) { return layer >= first; }, model);
+  read_rope(reader, {}, model);
+}
+
+void read_gguf(const GgufFile&, ModelConfig& model) { model.qk_norm = true; }
+
+}  // namespace
+
+Architecture qwen3_architecture() {
+  return {.names = {"Qwen3ForCausalLM"},
+          .model_types = {"qwen3"},
+          .read = read,
+          .gguf_name = "qwen3",
+          .read_gguf = read_gguf};
+}
+
+}  // namespace vllm
