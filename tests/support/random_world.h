@@ -29,8 +29,8 @@ struct WorldRequest {
 
 struct WorldOptions {
   bool groups = false;  // sliding groups beside full attention, or alone
-  std::optional<int> depth;
-  std::optional<SchedulingPolicy> policy;
+  std::optional<int> depth = std::nullopt;
+  std::optional<SchedulingPolicy> policy = std::nullopt;
 };
 
 struct WorldEvent {
