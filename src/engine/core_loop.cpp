@@ -130,10 +130,10 @@ Result<bool> CoreLoop::Impl::plan_step() {
   const TimeNs end_ns = clock.now_ns();
   slot.plan.step = next_step++;
   if (stalled(slot.plan)) {
-    return fail(
-        failed("the scheduler can place none of its {} waiting requests although nothing runs: the first "
-               "needs more tokens in a step than --max-num-batched-tokens allows without chunked prefill",
-               slot.plan.waiting));
+    return fail(failed(
+        "none of the {} waiting requests can be placed although nothing runs: the core stops, since they "
+        "would wait for ever",
+        slot.plan.waiting));
   }
   note_plan(slot.plan, start_ns);
   if (records_steps) fill_record(slot, start_ns, end_ns);
