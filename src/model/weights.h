@@ -28,11 +28,15 @@ struct Parameter {
 struct LayerWeights {
   Parameter attn_norm, q, k, v, o, ffn_norm, gate, up, down;
   Parameter q_bias, k_bias, v_bias, o_bias;  // data == nullptr when absent
+  Parameter gate_bias, up_bias, down_bias;   // data == nullptr when absent
   Parameter q_norm, k_norm;                  // data == nullptr when absent
 };
 
 struct ModelWeights {
   Parameter embedding, final_norm, head;  // head is the embedding when tied
+  // GGUF's llama files store the llama3 scaling as divisors of the rotary frequencies; data == nullptr when
+  // absent.
+  Parameter rope_divisors;
   std::vector<LayerWeights> layers;
   int64_t total_bytes = 0;      // a tied head counts once
   std::shared_ptr<void> owner;  // mappings and buffers that the parameters point into
