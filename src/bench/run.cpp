@@ -145,7 +145,10 @@ Status Run::execute() {
                                     warmup.output_tokens, interrupted_));
   }
   facts_.started_epoch_ns = clock_.epoch_ns();
-  VLLM_RETURN_IF_ERROR(write_start_files(dir_, facts_));
+  const Status started = write_start_files(dir_, facts_);
+  // A full disk; any other error means that the folder is another run's by now.
+  if (started.code() == StatusCode::kIo) return give_up(started);
+  VLLM_RETURN_IF_ERROR(started);
   const Status status = record();
   return status.is_ok() ? status : give_up(status);
 }
