@@ -31,4 +31,12 @@ std::vector<std::pair<std::string, std::string>> linked_libraries() {
   };
 }
 
+std::string compiler_version() {
+#if defined(__clang__)
+  return "Clang " __clang_version__;
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
 }  // namespace vllm

@@ -1,6 +1,6 @@
 #pragma once
 
-// Name and version of every library that is linked, in alphabetical order, for --version and meta.json.
+// What this build was made from besides our own source (base/version.h), for --version and meta.json.
 
 #include <string>
 #include <utility>
@@ -8,6 +8,9 @@
 
 namespace vllm {
 
+// Name and version of every library that is linked, in alphabetical order.
 std::vector<std::pair<std::string, std::string>> linked_libraries();
+
+std::string compiler_version();  // "GCC 12.2.0"
 
 }  // namespace vllm

@@ -105,6 +105,7 @@ Status choice_error(std::string_view text, const std::vector<std::string>& names
 }
 
 std::string accepted_text(IntRange range) {
+  if (range.words != nullptr) return range.words;
   if (range.max == std::numeric_limits<int64_t>::max()) {
     return fmt::format("a whole number of at least {}", range.min);
   }

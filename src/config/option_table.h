@@ -84,10 +84,11 @@ struct OptionDeclaration {
   OptionDeclaration& keep_secret() { return secret = true, *this; }
 };
 
-// Whole numbers from `min` to `max`.
+// Whole numbers from `min` to `max`; `words` says it better where there are few.
 struct IntRange {
   int64_t min = 0;
   int64_t max = std::numeric_limits<int64_t>::max();
+  const char* words = nullptr;
 };
 
 // Numbers between `min` and `max`; infinity only where `infinity` says so.

@@ -104,11 +104,10 @@ void declare_check_schedule(OptionTable& t, Options& o) {
          "The workload that was recorded, for the tokens of its prompts.")
       .required_by(check);
   OptionDeclaration& d =
-      t.integer_or_auto("scheduling-depth", c.scheduling_depth, {1, 2}, check,
+      t.integer_or_auto("scheduling-depth", c.scheduling_depth, {1, 2, "1 or 2"}, check,
                         "Steps that were planned ahead in the recording; auto is what it says.");
   d.alias("depth");
   d.value_name = "auto|1|2";
-  d.accepted = "1, 2 or auto";
   t.integer("max-deviations", c.max_deviations, {0, 1000000}, check,
             "How many of the first deviations are printed. All are counted.");
 }

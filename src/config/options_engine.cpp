@@ -24,7 +24,9 @@ Status parse_device_memory(std::string_view text, std::optional<DeviceMemoryOpti
     }
     out.integrated = true;
   }
-  VLLM_ASSIGN_OR_RETURN(out.bytes, parse_size(text.substr(0, comma)));
+  const auto bytes = parse_size(text.substr(0, comma));
+  if (!bytes) return out.integrated ? bytes.status().with_context(fmt::format("'{}'", text)) : bytes.status();
+  out.bytes = *bytes;
   field = out;
   return Status::ok();
 }
@@ -69,13 +71,11 @@ void declare_parallel(OptionTable& t, Options& o) {
   const ProgramSet engines = engine_programs();
   t.group("Parallelism");
   t.integer(
-       "tensor-parallel-size", o.parallel.tensor_parallel_size, {1, 1024}, engines,
-       "Devices that share each layer: weights and KV heads are divided by it. This build runs 1; a plan "
-       "(--print-plan) answers for more.")
-      .alias("tp");
+      "tensor-parallel-size", o.parallel.tensor_parallel_size, {1, 1024}, engines,
+      "Devices that share each layer: weights and KV heads are divided by it. This build runs 1; a plan "
+      "(--print-plan) answers for more.");
   t.integer("data-parallel-size", o.parallel.data_parallel_size, {1, 1024}, engines,
-            "Independent engines, each with its own pool and scheduler. This build runs 1.")
-      .alias("dp");
+            "Independent engines, each with its own pool and scheduler. This build runs 1.");
   t.flag("enable-expert-parallel", o.parallel.enable_expert_parallel, engines,
          "Spread whole experts over the ranks in place of slices of each. Not in this build.");
   t.flag("disable-custom-all-reduce", o.parallel.disable_custom_all_reduce, engines,
@@ -171,11 +171,10 @@ void declare_scheduler(OptionTable& t, Options& o) {
            "means fewer "
            "preemptions and fewer requests at once.");
   OptionDeclaration& d = t.integer(
-      "scheduling-depth", s.scheduling_depth, {1, 2}, engines,
+      "scheduling-depth", s.scheduling_depth, {1, 2, "1 or 2"}, engines,
       "Steps planned and not yet answered: 2 plans the next step while this one computes. It hides the "
       "planning and costs a surplus row at an end by eos.");
   d.value_name = "1|2";
-  d.accepted = "1 or 2";
 }
 
 }  // namespace

@@ -41,17 +41,20 @@ std::string bare(const std::string& spelling) {
   return begin == std::string::npos ? "" : spelling.substr(begin);
 }
 
-// Ends the sentence "unknown option --x": the nearest name, or whose option it is.
+// Ends the sentence "unknown option --x": whose option it is, or the nearest name.
 std::string hint_for(const OptionTable& table, Program program, const std::string& name,
                      const std::string& dashes) {
-  const std::string near = nearest_name(name, spellings(table, program));
-  std::string owners;
-  for (const Program other : kAllPrograms) {
-    if (table.find(other, name) == nullptr) continue;
-    owners += (owners.empty() ? "" : " and ") + std::string(program_name(other));
+  std::vector<std::string> owners;
+  if (table.find(program, name) == nullptr) {
+    for (const Program other : kAllPrograms) {
+      if (table.find(other, name) != nullptr) owners.emplace_back(program_name(other));
+    }
   }
-  if (!owners.empty())
-    return fmt::format("; it is an option of {}, not of {}", owners, program_name(program));
+  if (owners.size() > 3) return fmt::format("; it is not an option of {}", program_name(program));
+  if (!owners.empty()) {
+    return fmt::format("; it is an option of {}, not of {}", join_names(owners), program_name(program));
+  }
+  const std::string near = nearest_name(name, spellings(table, program));
   if (!near.empty()) return fmt::format("; did you mean {}{}?", dashes, near);
   return fmt::format("; {} --help lists the options", program_name(program));
 }
