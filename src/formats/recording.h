@@ -46,7 +46,7 @@ struct RecordedLimits {
   int block_size = 0;
   int max_num_seqs = 0;
   int max_num_batched_tokens = 0;
-  int64_t max_model_len = 0;
+  int64_t max_model_len = 0;  // INT32_MAX when the recording does not say
   int long_prefill_token_threshold = 0;
   bool chunked_prefill = true, prefix_caching = true, reserve_full_isl = true, priority_policy = false;
   double watermark = 0;
