@@ -21,6 +21,7 @@ RequestLatency request_latency(double arrival_s, double first_token_s, double la
 // Linear interpolation on the sorted values at q/100 * (n - 1); NaN for no values.
 double percentile(std::span<const double> sorted, double q);
 
+// NaN, but for the count, where there are no values.
 struct Summary {
   int64_t count = 0;
   double mean = 0, median = 0, p90 = 0, p95 = 0, p99 = 0, min = 0, max = 0;
