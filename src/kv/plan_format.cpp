@@ -37,10 +37,10 @@ void add_row(std::string& out, const char* name, std::optional<int64_t> bytes, c
 }
 
 std::string memory_table(const KvPlan& plan) {
-  const std::string hidden = "not shown: this pool is the same on every machine";
   const std::string how = plan.measured ? "measured" : "estimated";
-  const std::string shape =
-      fmt::format("a step of {} tokens, {} rows of logits", plan.max_num_batched_tokens, plan.max_num_seqs);
+  const auto remark = [&](const std::optional<int64_t>& bytes, const std::string& text) {
+    return bytes ? text : std::string();
+  };
   std::string out = fmt::format("  {:<22}{:>22}{:>12}\n", "memory of a device", "bytes", "GiB");
   add_row(out, "KV pool", plan.pool_bytes, "decided by " + decided_by(plan));
   if (plan.recurrent_bytes > 0) {
@@ -51,17 +51,21 @@ std::string memory_table(const KvPlan& plan) {
           plan.spec.tensor_parallel_size > 1
               ? fmt::format("of one of {} ranks", plan.spec.tensor_parallel_size)
               : "");
-  add_row(out, "workspace", plan.workspace_bytes, plan.workspace_bytes ? how + ", " + shape : hidden);
-  add_row(out, "graphs", plan.graph_bytes, plan.graph_bytes ? how : hidden);
-  add_row(out, "other of this process", plan.process_bytes, plan.process_bytes ? how : hidden);
-  add_row(out, "reserve", plan.reserve_bytes, plan.reserve_bytes ? "always kept free" : hidden);
-  if (plan.free_bytes && plan.total_bytes) {
-    add_row(out, "free at start", plan.free_bytes,
-            fmt::format("{} are held by others", format_bytes(*plan.total_bytes - *plan.free_bytes)));
-    add_row(out, "total", plan.total_bytes, "");
-  } else {
-    add_row(out, "free at start", std::nullopt, "checked, but " + hidden);
-    add_row(out, "total", std::nullopt, hidden);
+  add_row(out, "workspace", plan.workspace_bytes,
+          remark(plan.workspace_bytes, fmt::format("{}, a step of {} tokens, {} rows of logits", how,
+                                                   plan.max_num_batched_tokens, plan.max_num_seqs)));
+  add_row(out, "graphs", plan.graph_bytes, remark(plan.graph_bytes, how));
+  add_row(out, "other of this process", plan.process_bytes, remark(plan.process_bytes, how));
+  add_row(out, "reserve", plan.reserve_bytes, remark(plan.reserve_bytes, "always kept free"));
+  const int64_t others = plan.total_bytes.value_or(0) - plan.free_bytes.value_or(0);
+  add_row(out, "free at start", plan.free_bytes,
+          remark(plan.free_bytes, others > 0 ? format_bytes(others) + " are held by others" : ""));
+  add_row(out, "total", plan.total_bytes, "");
+  if (absolute(plan)) {
+    out +=
+        "  - depends on the machine: checked at start, and left out here so that an absolute size gives the "
+        "same plan "
+        "everywhere\n";
   }
   return out;
 }
@@ -111,10 +115,11 @@ std::string advice(const KvPlan& plan) {
   const std::string size = absolute(plan)                 ? "raise --" + plan.decided_by
                            : plan.decided_by == "default" ? "set --kv-cache-memory"
                                                           : "raise --gpu-memory-utilization";
+  const bool narrow = plan.spec.dtype == KvCacheDType::kFp8;
   return fmt::format(
-      "  For more tokens {}, or take --kv-cache-dtype fp8. For less memory lower it, or --max-model-len "
-      "and --max-num-seqs.\n",
-      size);
+      "  For more tokens {}{}. For less memory lower that, or --max-num-seqs and "
+      "--max-num-batched-tokens.\n",
+      size, narrow ? "" : ", or take --kv-cache-dtype fp8");
 }
 
 Json optional_number(const std::optional<int64_t>& number) { return number ? Json(*number) : Json(nullptr); }
