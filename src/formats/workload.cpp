@@ -10,9 +10,6 @@ namespace vllm {
 namespace {
 
 constexpr int64_t kMaxToks = INT32_MAX;
-// 73 years: sums of a few instants and durations stay far from overflow.
-constexpr int64_t kMaxTimeNs = int64_t{1} << 61;
-constexpr int64_t kMaxRows = int64_t{1} << 24;
 
 enum Key : unsigned {
   kInputToks,
@@ -106,11 +103,11 @@ class RowReader {
         return Status::ok();
       }
       case kArrivalTimeNs: {
-        VLLM_ASSIGN_OR_RETURN(row.request.arrival_ns, read_integer_in(value, name, 0, kMaxTimeNs));
+        VLLM_ASSIGN_OR_RETURN(row.request.arrival_ns, read_integer_in(value, name, 0, kMaxWorkloadTimeNs));
         return Status::ok();
       }
       case kToolDurationNs: {
-        VLLM_ASSIGN_OR_RETURN(row.tool_duration_ns, read_integer_in(value, name, 0, kMaxTimeNs));
+        VLLM_ASSIGN_OR_RETURN(row.tool_duration_ns, read_integer_in(value, name, 0, kMaxWorkloadTimeNs));
         return Status::ok();
       }
       case kInputTokIds: {
@@ -214,8 +211,8 @@ Status read_rows(LineReader& lines, const WorkloadReadOptions& options, Workload
     if (!line) break;
     if (is_blank(*line)) continue;
     const auto where = [&] { return fmt::format("{}:{}", workload.path, lines.line()); };
-    if (++rows > kMaxRows)
-      return bad_input("{}: is row {}, at most {} are accepted", where(), rows, kMaxRows);
+    if (++rows > kMaxWorkloadRows)
+      return bad_input("{}: is row {}, at most {} are accepted", where(), rows, kMaxWorkloadRows);
     auto row = reader.read(*line);
     if (!row) return row.status().with_context(where());
     if (row->seen.has(kSubRequests)) {
@@ -251,6 +248,7 @@ void append_ids(std::string& out, std::string_view key, const std::vector<int32_
 Result<Workload> read_workload(const std::string& path, const WorkloadReadOptions& options) {
   LineReaderOptions line_options;
   line_options.hash = true;
+  line_options.max_line_bytes = kMaxWorkloadLineBytes;
   VLLM_ASSIGN_OR_RETURN(LineReader lines, LineReader::open(path, line_options));
   Workload workload;
   workload.path = path;

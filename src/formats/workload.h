@@ -12,6 +12,12 @@
 
 namespace vllm {
 
+// What a file may hold: more is an error that says so.
+inline constexpr int64_t kMaxWorkloadRows = int64_t{1} << 24;
+inline constexpr int64_t kMaxWorkloadLineBytes = int64_t{64} << 20;
+// 73 years: sums of a few instants and durations stay far from overflow.
+inline constexpr TimeNs kMaxWorkloadTimeNs = int64_t{1} << 61;
+
 struct WorkloadRequest {
   int64_t line = 0;  // 1-based line of the file
   int32_t input_toks = 0;
