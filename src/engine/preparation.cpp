@@ -96,7 +96,8 @@ Result<MemoryFacts> estimate_memory_facts(const EnginePreparation& preparation,
 }
 
 Status plan_error(const PlanResult& result) {
-  if (result.status.is_ok()) return Status::ok();
+  // The table helps where something does not fit; a wrong value needs none.
+  if (result.status.code() != StatusCode::kRefused) return result.status;
   return {result.status.code(), result.status.message() + "\n" + kv_plan_text(result.plan)};
 }
 

@@ -71,6 +71,7 @@ class FakeExecutor final : public Executor {
     for (const RequestId id : plan.preempted) tables_.erase(id);
     for (const StepEntry& entry : plan.entries) check_entry(plan, entry);
     digests.push_back(plan_digest(plan));
+    if (on_launch) on_launch(plan);
     const TimeNs start_ns = std::max(clock_.now_ns(), device_free_ns_);
     device_free_ns_ = start_ns + script_.step_ns(plan);
     queue_.push_back({&plan, device_free_ns_});
@@ -100,8 +101,9 @@ class FakeExecutor final : public Executor {
 
   size_t num_known() const { return known_.size(); }
 
-  std::vector<std::string> calls;                // "L0", "C0", ...
-  std::vector<std::string> digests;              // of every launched plan
+  std::vector<std::string> calls;    // "L0", "C0", ...
+  std::vector<std::string> digests;  // of every launched plan
+  std::function<void(const StepPlan&)> on_launch;
   std::function<void(const StepPlan&)> on_wait;  // while the loop waits for this step
 
  private:
