@@ -8,14 +8,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     vllm::fuzzing::require(file.status().message().starts_with("fuzz: "));
     return 0;
   }
-  unsigned sum = 0;
+  volatile unsigned sum = 0;
   for (const auto& [name, t] : file->tensors) {
-    for (int64_t i = 0; i < t.bytes; ++i) sum += static_cast<unsigned>(t.data[i]);
+    for (int64_t i = 0; i < t.bytes; ++i) sum = sum + static_cast<unsigned>(t.data[i]);
   }
   for (const auto& [key, value] : file->metadata) {
     file->integer(key);
     file->number(key);
     file->string(key);
   }
-  return sum == 1 ? 0 : 0;
+  return 0;
 }

@@ -2,8 +2,8 @@
 #include "formats/step_log_binary.h"
 #include "fuzz_file.h"
 
-// Any file; and, with the checksums left out of the way, any payload of the binary form. What is accepted survives
-// being written and read in both forms.
+// Any file; and, with the checksums left out of the way, any payload of the binary form. What is accepted
+// survives being written and read in both forms.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   vllm::StepDecoder decoder;
   vllm::StepRecord record;
@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     vllm::step_record_json(r);
   }
   bytes += vllm::step_log_end(records.size());
-  const auto back = vllm::parse_step_log_binary({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, "fuzz");
+  const auto back =
+      vllm::parse_step_log_binary({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, "fuzz");
   vllm::fuzzing::require(back.is_ok() && *back == records);
   return 0;
 }
