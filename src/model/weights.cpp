@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/file.h"
@@ -134,6 +135,10 @@ Status check_all_used(const TensorSource& source, const ModelConfig& model) {
   return Status::ok();
 }
 
+int64_t rotated_pairs(const ModelConfig& model) {
+  return static_cast<int64_t>(static_cast<double>(model.head_dim) * model.rope.partial_rotary_factor) / 2;
+}
+
 Result<ModelWeights> read_weights(TensorSource source, const ModelConfig& model) {
   ModelWeights weights;
   std::vector<ParameterSpec> specs = list_parameters(model, weights);
@@ -150,7 +155,7 @@ Result<ModelWeights> read_weights(TensorSource source, const ModelConfig& model)
     specs.push_back({.gguf_name = "rope_freqs.weight",
                      .hf_name = {},
                      .target = &weights.rope_divisors,
-                     .cols = model.head_dim / 2,
+                     .cols = rotated_pairs(model),
                      .vector = true,
                      .optional = true});
   }
@@ -184,9 +189,14 @@ Result<int64_t> bytes_from_shapes(const ModelConfig& model, DType dtype) {
   return *bytes;
 }
 
+// A folder with a configuration alone can be planned for; loading it is an error of its own.
 bool has_weight_files(const std::string& dir) {
-  // A folder with a configuration alone can be planned for; loading it is an error of its own.
-  return read_safetensors_checkpoint(dir).is_ok();
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+  }
+  return false;
 }
 
 }  // namespace

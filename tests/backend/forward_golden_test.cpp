@@ -39,7 +39,7 @@ std::vector<TinyCase> tiny_cases() {
 // A copy of the checkpoint whose config.json has other rope_parameters.
 std::string with_rope(const TempDir& dir, const TinyCase& c) {
   std::filesystem::copy(golden_path("tiny/" + c.source), dir.path(),
-                        std::filesystem::copy_options::overwrite_existing);
+                        std::filesystem::copy_options::recursive);
   Json config = read_json_file(dir / "config.json").value();
   config["rope_parameters"] = c.rope;
   write_text(dir / "config.json", json_text(config));

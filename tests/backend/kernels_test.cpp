@@ -118,7 +118,7 @@ TEST_P(KernelsTest, ExponentialsAndTheirSum) {
     const float sum = kernels().exponentials(scores.data(), greatest, n);
     double expected_sum = 0;
     for (size_t i = 0; i < scores.size(); ++i) {
-      const double expected = std::exp(double{before[i]} - double{greatest});
+      const double expected = std::exp(double{before[i] - greatest});
       expected_sum += expected;
       ASSERT_NEAR(scores[i], expected, 4e-7 * expected + 1e-37);
     }
@@ -240,7 +240,7 @@ void expect_nearest_even(Narrow greatest_finite, Encode encode, Decode decode) {
     const auto middle = static_cast<float>((a + b) / 2);
     ASSERT_EQ(encode(middle), low % 2 == 0 ? low : high) << bits;
     ASSERT_EQ(encode(std::nextafter(middle, 0.0f)), low) << bits;
-    ASSERT_EQ(encode(std::nextafter(middle, 1e38f)), high) << bits;
+    ASSERT_EQ(encode(std::nextafter(middle, INFINITY)), high) << bits;
     ASSERT_EQ(decode(encode(-middle)), -decode(encode(middle))) << bits;
   }
 }
