@@ -78,8 +78,8 @@ class Replay {
   }
 
  private:
-  // Outputs and aborts that came before step k was planned, by time. A step whose outputs came at the very
-  // instant of the planning was known then only if one more could not be in flight.
+  // Outputs and aborts that came before step k was planned, by time. At most `depth` steps are in flight with
+  // step k, whatever the stamps say: that is what the depth means.
   void advance(size_t k) {
     const TimeNs now = run_.steps[k].t_sched_ns;
     for (;;) {
@@ -89,7 +89,7 @@ class Replay {
         const size_t j = in_flight_.front().first;
         const TimeNs t_out = run_.steps[j].t_out_ns;
         const bool must = j + static_cast<size_t>(depth_) <= k;
-        output_due = t_out > 0 && (t_out < now || (t_out == now && must));
+        output_due = t_out > 0 && (t_out < now || must);
         if (output_due && abort_due && aborts_.begin()->first < t_out) output_due = false;
       }
       if (output_due) {

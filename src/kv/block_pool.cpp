@@ -7,10 +7,9 @@ namespace vllm {
 
 BlockPool::BlockPool(int64_t num_blocks, PoolPolicy policy)
     : policy_(policy),
-      nodes_(static_cast<size_t>(num_blocks) + 1),
-      blocks_(static_cast<size_t>(num_blocks)),
-      buckets_(std::bit_ceil(static_cast<size_t>(num_blocks)), kNoBlock) {
-  assert(num_blocks >= 1 && num_blocks < INT32_MAX);
+      blocks_(static_cast<size_t>(num_blocks) + 1),
+      buckets_(std::bit_ceil(2 * static_cast<size_t>(num_blocks)), kNoBlock) {
+  assert(num_blocks >= 1 && num_blocks < INT32_MAX / 2);
   initialise();
 }
 
@@ -23,28 +22,29 @@ bool BlockPool::reset() {
 void BlockPool::initialise() {
   blocks_.assign(blocks_.size(), Block{});
   buckets_.assign(buckets_.size(), kNoBlock);
-  nodes_.assign(nodes_.size(), Node{});
-  nodes_[at(sentinel())] = {sentinel(), sentinel()};
+  Block& ends = blocks_[at(sentinel())];
+  ends.next = ends.previous = sentinel();
   num_free_ = 0;
   for (BlockId b = policy_.null_block ? 1 : 0; b < sentinel(); ++b) {
-    insert_after(nodes_[at(sentinel())].previous, b);
+    insert_after(blocks_[at(sentinel())].previous, b);
   }
 }
 
 void BlockPool::insert_after(BlockId position, BlockId block) {
-  const BlockId next = nodes_[at(position)].next;
-  nodes_[at(block)] = {next, position};
-  nodes_[at(position)].next = block;
-  nodes_[at(next)].previous = block;
+  const BlockId next = blocks_[at(position)].next;
+  blocks_[at(block)].next = next;
+  blocks_[at(block)].previous = position;
+  blocks_[at(position)].next = block;
+  blocks_[at(next)].previous = block;
   ++num_free_;
 }
 
-void BlockPool::unlink(BlockId block) {
-  Node& node = nodes_[at(block)];
-  assert(node.next != kNoBlock && "the block is in the free list");
-  nodes_[at(node.previous)].next = node.next;
-  nodes_[at(node.next)].previous = node.previous;
-  node = {};
+void BlockPool::unlink(BlockId b) {
+  Block& block = blocks_[at(b)];
+  assert(block.next != kNoBlock && "the block is in the free list");
+  blocks_[at(block.previous)].next = block.next;
+  blocks_[at(block.next)].previous = block.previous;
+  block.next = block.previous = kNoBlock;
   --num_free_;
 }
 
@@ -68,11 +68,15 @@ void BlockPool::touch(BlockId block) {
 }
 
 BlockId BlockPool::allocate() {
-  const BlockId block = nodes_[at(sentinel())].next;
+  const BlockId block = blocks_[at(sentinel())].next;
   assert(block != sentinel() && "the caller has compared its need with num_free()");
   unlink(block);
   forget(block);
   blocks_[at(block)].references = 1;
+  // What the next allocation will touch: the block behind the new head, and the bucket of the head's name.
+  const Block& head = blocks_[at(blocks_[at(sentinel())].next)];
+  __builtin_prefetch(&blocks_[at(head.next)]);
+  if (head.group >= 0) __builtin_prefetch(&buckets_[bucket_of(head.hash, head.group)]);
   return block;
 }
 
@@ -87,7 +91,7 @@ void BlockPool::release(std::span<const BlockId> blocks) {
       insert_after(front, b);
       front = b;
     } else {
-      insert_after(nodes_[at(sentinel())].previous, b);
+      insert_after(blocks_[at(sentinel())].previous, b);
     }
   }
 }
@@ -111,8 +115,6 @@ void BlockPool::index(BlockId b, const BlockHash& hash, int group) {
   block.first_of_name = true;
   block.same_next = block.same_previous = b;
   block.chain_next = bucket;
-  block.chain_previous = kNoBlock;
-  if (bucket != kNoBlock) blocks_[at(bucket)].chain_previous = b;
   bucket = b;
 }
 
@@ -124,30 +126,23 @@ void BlockPool::forget(BlockId b) {
     BlockId heir = block.chain_next;
     if (block.same_next != b) {
       heir = block.same_next;
-      Block& successor = blocks_[at(heir)];
-      successor.first_of_name = true;
-      successor.chain_next = block.chain_next;
-      successor.chain_previous = block.chain_previous;
-      if (block.chain_next != kNoBlock) blocks_[at(block.chain_next)].chain_previous = heir;
-    } else if (heir != kNoBlock) {
-      blocks_[at(heir)].chain_previous = block.chain_previous;
+      blocks_[at(heir)].first_of_name = true;
+      blocks_[at(heir)].chain_next = block.chain_next;
     }
-    if (block.chain_previous == kNoBlock) {
-      buckets_[bucket_of(block.hash, block.group)] = heir;
-    } else {
-      blocks_[at(block.chain_previous)].chain_next = heir;
-    }
+    BlockId* link = &buckets_[bucket_of(block.hash, block.group)];
+    while (*link != b) link = &blocks_[at(*link)].chain_next;
+    *link = heir;
   }
   blocks_[at(block.same_previous)].same_next = block.same_next;
   blocks_[at(block.same_next)].same_previous = block.same_previous;
   block.first_of_name = false;
   block.group = -1;
-  block.same_next = block.same_previous = block.chain_next = block.chain_previous = kNoBlock;
+  block.same_next = block.same_previous = block.chain_next = kNoBlock;
 }
 
 std::vector<BlockId> BlockPool::free_list() const {
   std::vector<BlockId> list;
-  for (BlockId b = nodes_[at(sentinel())].next; b != sentinel(); b = nodes_[at(b)].next) list.push_back(b);
+  for (BlockId b = blocks_[at(sentinel())].next; b != sentinel(); b = blocks_[at(b)].next) list.push_back(b);
   return list;
 }
 

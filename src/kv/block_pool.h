@@ -31,7 +31,7 @@ class BlockPool {
   // `num_blocks` in [1, 2^31): the null block is one of them.
   explicit BlockPool(int64_t num_blocks, PoolPolicy policy = {});
 
-  int64_t num_blocks() const { return static_cast<int64_t>(nodes_.size()) - 1; }
+  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()) - 1; }
   int64_t num_usable() const { return num_blocks() - (policy_.null_block ? 1 : 0); }
   int64_t num_free() const { return num_free_; }  // cached ones included
 
@@ -50,6 +50,11 @@ class BlockPool {
 
   // Names a block that is in use and has no name.
   void index(BlockId block, const BlockHash& hash, int group);
+  // A hint that index() will come soon with these arguments: fetches into the CPU's cache what it will touch.
+  void expect_index(BlockId block, const BlockHash& hash, int group) const {
+    __builtin_prefetch(&blocks_[at(block)], 1);
+    __builtin_prefetch(&buckets_[bucket_of(hash, group)], 1);
+  }
   // Takes the name back, if it has one: what the block was to hold is not computed.
   void forget(BlockId block);
 
@@ -63,23 +68,23 @@ class BlockPool {
   std::vector<BlockId> free_list() const;
 
  private:
-  // The free list: a ring through a sentinel, whose index is num_blocks. `next` is kNoBlock outside the list.
-  struct Node {
+  // One cache line, because a step touches blocks all over the pool.
+  struct alignas(64) Block {
+    // Neighbours in the free list, a ring through a sentinel whose index is num_blocks; kNoBlock outside the
+    // list.
     BlockId next = kNoBlock, previous = kNoBlock;
-  };
-  // The map from names to blocks is chained through the blocks themselves. A bucket's chain holds the first
-  // block of each name; the others with that name hang on it in a ring, in the order of indexing.
-  struct Block {
-    BlockHash hash;
     int32_t references = 0;
     int32_t group = -1;  // of the name; -1: no name
-    BlockId chain_next = kNoBlock, chain_previous = kNoBlock;
+    BlockHash hash;
+    // The map from names to blocks is chained through the blocks themselves. A bucket's chain holds the first
+    // block of each name; the others with that name hang on it in a ring, in the order of indexing.
+    BlockId chain_next = kNoBlock;
     BlockId same_next = kNoBlock, same_previous = kNoBlock;
     bool first_of_name = false;
   };
 
   static size_t at(BlockId block) { return static_cast<size_t>(block); }
-  BlockId sentinel() const { return static_cast<BlockId>(nodes_.size() - 1); }
+  BlockId sentinel() const { return static_cast<BlockId>(blocks_.size() - 1); }
   void initialise();
   size_t bucket_of(const BlockHash& hash, int group) const;
   void insert_after(BlockId position, BlockId block);
@@ -87,9 +92,8 @@ class BlockPool {
 
   PoolPolicy policy_;
   int64_t num_free_ = 0;
-  std::vector<Node> nodes_;
-  std::vector<Block> blocks_;
-  std::vector<BlockId> buckets_;  // a power of two
+  std::vector<Block> blocks_;     // and the sentinel
+  std::vector<BlockId> buckets_;  // a power of two, at least twice the blocks: chains stay short
 };
 
 }  // namespace vllm

@@ -65,7 +65,7 @@ void BlockTables::set_marks(Request& request) {
   }
 }
 
-bool BlockTables::grow(Request& request, int32_t upto) {
+bool BlockTables::cross_block(Request& request, int32_t upto) {
   if (request.num_computed >= request.drop_at) drop_outside_window(request);
   if (upto > request.covered) {
     const int32_t blocks_after = blocks_for(upto);
@@ -129,6 +129,14 @@ void BlockTables::index(Request& request, int32_t upto) {
   }
   request.num_indexed = full;
   request.index_at = (full + 1) * block_size_;
+}
+
+void BlockTables::expect_index(Request& request) {
+  const int32_t full = std::min(request.num_tokens / block_size_, request.num_blocks);
+  if (!caching_ || full <= request.num_indexed) return;
+  hash_blocks(request, full);
+  const size_t last = static_cast<size_t>(full) - 1;
+  for (int g = 0; g < num_groups(); ++g) pool_.expect_index(request.table(g)[last], request.hashes[last], g);
 }
 
 int32_t BlockTables::first_needed(const Group& group, int32_t hit_blocks) const {

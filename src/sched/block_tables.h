@@ -4,6 +4,7 @@
 // growth, and what a sliding window leaves behind. Owns the pool. One thread owns it; only prepare()
 // allocates.
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,12 @@ class BlockTables {
   void prepare(Request& request, int32_t length, std::string_view cache_salt);
 
   // Slots for tokens [0, upto) of a running request. False, and no block is taken, when too few are free.
-  bool grow(Request& request, int32_t upto);
+  bool grow(Request& request, int32_t upto) {
+    const bool nothing_to_do = upto <= request.covered &&
+                               std::min(upto, request.num_tokens) < request.index_at &&
+                               request.num_computed < request.drop_at;
+    return nothing_to_do || cross_block(request, upto);
+  }
 
   // Blocks that the prefix cache can serve in all groups; at least one token stays to be computed. The ids
   // are left in the request's tables, which have no blocks yet.
@@ -52,6 +58,10 @@ class BlockTables {
 
   // Enters the blocks that `upto` computed tokens fill into the prefix cache.
   void index(Request& request, int32_t upto);
+  // A hint that the next plan will probably index the request's known tokens: hashes them now, and fetches
+  // into the CPU's cache what that plan will touch. The blocks of many requests lie all over memory, and
+  // waiting for them one by one would be most of a step.
+  void expect_index(Request& request);
   void release(Request& request);
   // Takes back the names of blocks that only the step being planned would have computed.
   void forget_uncomputed(Request& request);
@@ -65,6 +75,7 @@ class BlockTables {
     int64_t most_blocks = 0;  // sliding: most blocks that a sequence holds
   };
 
+  bool cross_block(Request& request, int32_t upto);
   int32_t blocks_for(int64_t tokens) const {
     return static_cast<int32_t>((tokens + block_size_ - 1) / block_size_);
   }

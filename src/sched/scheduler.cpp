@@ -27,22 +27,26 @@ BlockTables::Config tables_config(const SchedulerConfig& config) {
   return tables;
 }
 
-// Stop checks for the token that was just appended, in the documented order.
-std::optional<EndReason> stop_reason(const Request& request, int32_t token, int32_t max_model_len,
+bool contains(const std::vector<int32_t>& ids, int32_t token) {
+  for (const int32_t id : ids) {
+    if (id == token) return true;
+  }
+  return false;
+}
+
+// Stop checks for the token that was just appended, in the documented order. Most requests are at their end
+// by length or not at all, and those without stop ids need no other look.
+std::optional<EndReason> stop_reason(const Request& request, int32_t token,
                                      std::optional<int32_t>& stop_token) {
+  const bool full = request.num_tokens >= request.end_at;
+  if (!request.has_stop_ids) return full ? std::optional(EndReason::kLength) : std::nullopt;
   if (request.num_generated() < request.min_tokens) return std::nullopt;
-  const auto contains = [token](const std::vector<int32_t>& ids) {
-    return std::find(ids.begin(), ids.end(), token) != ids.end();
-  };
-  if (!request.ignore_eos && contains(request.eos_token_ids)) return EndReason::kStop;
-  if (contains(request.stop_token_ids)) {
+  if (!request.ignore_eos && contains(request.eos_token_ids, token)) return EndReason::kStop;
+  if (contains(request.stop_token_ids, token)) {
     stop_token = token;
     return EndReason::kStop;
   }
-  if (request.num_tokens >= max_model_len || request.num_generated() >= request.max_tokens) {
-    return EndReason::kLength;
-  }
-  return std::nullopt;
+  return full ? std::optional(EndReason::kLength) : std::nullopt;
 }
 
 }  // namespace
@@ -76,7 +80,8 @@ struct Scheduler::Impl {
   void drop_entry(Slot slot);
   void enter(Slot slot, int32_t tokens, int32_t blocks_before, bool starts);
   void count_admission(Request& request, int32_t hit_tokens);
-  void write_entry(Request& request, StepPlan& plan) const;
+  void write_entries(StepPlan& plan);
+  void append_blocks(const Request& request, StepPlan& plan) const;
   void end(Slot slot);
 
   const SchedulerOptions options;
@@ -154,9 +159,10 @@ Status Scheduler::add(const RequestInput& input) {
   r.sequence = s.next_sequence++;
   r.eos_token_ids.assign(input.eos_token_ids.begin(), input.eos_token_ids.end());
   r.stop_token_ids.assign(input.stop_token_ids.begin(), input.stop_token_ids.end());
+  r.has_stop_ids = !r.stop_token_ids.empty() || (!r.ignore_eos && !r.eos_token_ids.empty());
+  r.end_at = static_cast<int32_t>(std::min<int64_t>(int64_t{r.num_prompt} + r.max_tokens, s.max_model_len));
   r.tokens.clear();
-  const int64_t length = std::min<int64_t>(int64_t{r.num_prompt} + r.max_tokens, s.max_model_len);
-  s.tables.prepare(r, static_cast<int32_t>(length), input.cache_salt);
+  s.tables.prepare(r, r.end_at, input.cache_salt);
   r.tokens.assign(input.prompt.begin(), input.prompt.end());
 
   // Room for whatever later calls may do with this request.
@@ -211,7 +217,7 @@ void Scheduler::schedule(StepPlan& plan) {
 
   plan.total_tokens = s.options.max_num_batched_tokens - s.budget;
   plan.preempted.assign(s.preempted.begin(), s.preempted.end());
-  for (const Slot slot : s.planned) s.write_entry(s.requests[slot], plan);
+  s.write_entries(plan);
   plan.running = num_running();
   plan.waiting = num_waiting();
   plan.free_blocks = num_free_blocks();
@@ -336,36 +342,56 @@ void Scheduler::Impl::count_admission(Request& r, int32_t hit_tokens) {
   (first ? stats.prefix_hits : stats.prefix_hits_resumed) += hit_tokens;
 }
 
-void Scheduler::Impl::write_entry(Request& r, StepPlan& plan) const {
-  StepEntry entry;
-  entry.id = r.id;
-  entry.num_tokens = r.step_tokens;
-  entry.num_computed = r.num_computed;
-  entry.starts = r.step_starts;
-  entry.token_offset = static_cast<int32_t>(plan.tokens.size());
-  entry.block_offset = static_cast<int32_t>(plan.blocks.size());
-  entry.block_count_offset = static_cast<int32_t>(plan.block_counts.size());
+// The plan's lists have their final sizes, but for the blocks: most entries have none.
+void Scheduler::Impl::write_entries(StepPlan& plan) {
+  const int groups = tables.num_groups();
+  plan.entries.resize(planned.size());
+  plan.tokens.resize(static_cast<size_t>(plan.total_tokens));
+  plan.block_counts.resize(planned.size() * static_cast<size_t>(groups));
+  int32_t* tokens_out = plan.tokens.data();
+  int32_t* counts_out = plan.block_counts.data();
+  for (size_t i = 0; i < planned.size(); ++i) {
+    Request& r = requests[planned[i]];
+    StepEntry& entry = plan.entries[i];
+    entry.id = r.id;
+    entry.num_tokens = r.step_tokens;
+    entry.num_computed = r.num_computed;
+    entry.starts = r.step_starts;
+    entry.token_offset = static_cast<int32_t>(tokens_out - plan.tokens.data());
+    entry.block_offset = static_cast<int32_t>(plan.blocks.size());
+    entry.block_count_offset = static_cast<int32_t>(counts_out - plan.block_counts.data());
 
-  const int32_t upto = r.num_computed + r.step_tokens;
-  const int32_t known = std::clamp(r.num_tokens, r.num_computed, upto);
-  plan.tokens.insert(plan.tokens.end(), r.tokens.begin() + r.num_computed, r.tokens.begin() + known);
-  for (int32_t i = known; i < upto; ++i) plan.tokens.push_back(kTokenInFlight);
+    const int32_t upto = r.num_computed + r.step_tokens;
+    const int32_t known = std::clamp(r.num_tokens, r.num_computed, upto);
+    if (r.step_tokens == 1) {
+      *tokens_out++ = known == upto ? r.tokens[static_cast<size_t>(r.num_computed)] : kTokenInFlight;
+    } else {
+      tokens_out = std::copy(r.tokens.begin() + r.num_computed, r.tokens.begin() + known, tokens_out);
+      tokens_out = std::fill_n(tokens_out, upto - known, kTokenInFlight);
+    }
 
-  const int32_t blocks_before = r.step_starts ? 0 : r.step_blocks;
+    const int32_t fresh = r.num_blocks - r.step_blocks;
+    if (groups == 1) {
+      *counts_out++ = fresh;
+    } else {
+      for (int g = 0; g < groups; ++g) *counts_out++ = tables.has_blocks(g) ? fresh : 0;
+    }
+    if (fresh > 0) append_blocks(r, plan);
+
+    // The step counts as done for the next plan; a chunk returns no token.
+    r.num_computed = upto;
+    entry.samples = upto == r.num_tokens + r.in_flight;
+    r.in_flight += entry.samples ? 1 : 0;
+    r.step_tokens = 0;
+  }
+}
+
+void Scheduler::Impl::append_blocks(const Request& r, StepPlan& plan) const {
   for (int g = 0; g < tables.num_groups(); ++g) {
-    const int32_t count = tables.has_blocks(g) ? r.num_blocks - blocks_before : 0;
-    plan.block_counts.push_back(count);
-    if (count == 0) continue;
-    const auto fresh = std::as_const(r).table(g).subspan(static_cast<size_t>(blocks_before));
+    if (!tables.has_blocks(g)) continue;
+    const auto fresh = r.table(g).subspan(static_cast<size_t>(r.step_blocks));
     plan.blocks.insert(plan.blocks.end(), fresh.begin(), fresh.end());
   }
-
-  // The step counts as done for the next plan; a chunk returns no token.
-  r.num_computed = upto;
-  entry.samples = upto == r.num_tokens + r.in_flight;
-  r.in_flight += entry.samples ? 1 : 0;
-  r.step_tokens = 0;
-  plan.entries.push_back(entry);
 }
 
 // ---- outputs
@@ -385,11 +411,14 @@ void Scheduler::process_outputs(const StepPlan& plan, std::span<const int32_t> t
     RequestOutput& output = outputs.emplace_back();
     output.id = r.id;
     output.token = tokens[i];
-    const std::optional<EndReason> reason = stop_reason(r, tokens[i], s.max_model_len, output.stop_token);
+    const std::optional<EndReason> reason = stop_reason(r, tokens[i], output.stop_token);
     // At depth 2 a block can become full of known tokens here. Not for a preempted request: it has no blocks.
     const int32_t computed = r.num_computed - r.in_flight;
     if (r.running && computed >= r.index_at) s.tables.index(r, computed);
-    if (!reason) continue;
+    if (!reason) {
+      if (r.running && r.num_tokens >= r.index_at) s.tables.expect_index(r);
+      continue;
+    }
     output.ended = true;
     output.reason = *reason;
     s.end(slot);

@@ -60,12 +60,16 @@ void RandomWorld::choose_limits(const WorldOptions& options) {
       config_.groups.push_back(group);
     }
   }
-  // From pools in which two requests hardly fit to pools that are never full.
-  config_.num_blocks = 1 + num_groups * (chance(80) ? between(longest, 3 * longest + 2) : 8 * longest + 8);
+  // From pools for which the longest requests are refused, over pools in which two hardly fit, to pools that
+  // are never full.
+  const int64_t per_group = chance(10)   ? between((longest + 1) / 2, longest)
+                            : chance(80) ? between(longest, 3 * longest + 2)
+                                         : 8 * longest + 8;
+  config_.num_blocks = 1 + num_groups * per_group;
   config_.prefix_hash = chance(10) ? PrefixHash::kSha256 : PrefixHash::kXxh128;
 
   vocabulary_ = static_cast<int>(between(2, 6));
-  arrival_percent_ = static_cast<int>(between(5, 45));
+  arrival_percent_ = static_cast<int>(between(10, 80));
   abort_percent_ = static_cast<int>(chance(50) ? 0 : between(1, 8));
   longest_prompt_ = between(2, config_.max_model_len - 1);
   longest_output_ = between(1, config_.max_model_len);
