@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {
@@ -92,6 +93,7 @@ std::string footer_lines(const LoadSummary& summary, const ReportFooter& footer)
   }
   std::string peak = format_bytes(footer.process_peak_bytes);
   for (const MemoryUse& use : footer.memory) {
+    if (use.peak_bytes == 0) continue;  // weights that stay in their file's mapping
     peak += fmt::format(", {} {}", use.purpose, format_bytes(use.peak_bytes));
   }
   out += text_line("Peak memory of the process:", peak);

@@ -3,9 +3,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/cpu_features.h"
 #include "base/version.h"
 #include "bench/environment.h"
 #include "config/libraries.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {
@@ -36,7 +38,7 @@ const char* source_name(OptionSource source) {
   return "default";
 }
 
-Json engine_kwargs(const ParsedOptions& parsed) {
+Json engine_kwargs(const ParsedOptions& parsed, const EngineFacts* engine) {
   const Options& o = parsed.options;
   Json out;
   out["model"] = o.model.model;
@@ -47,7 +49,9 @@ Json engine_kwargs(const ParsedOptions& parsed) {
   out["max_num_seqs"] = o.scheduler.max_num_seqs;
   out["max_num_batched_tokens"] = o.scheduler.max_num_batched_tokens;
   out["max_model_len"] = or_null(o.model.max_model_len);
-  out["dtype"] = resolved_value(parsed, "dtype");
+  // What "auto" became; a GGUF keeps its own types.
+  const bool one_dtype = engine != nullptr && !o.model.dtype && engine->dtype != "as stored";
+  out["dtype"] = one_dtype ? engine->dtype : resolved_value(parsed, "dtype");
   out["kv_cache_dtype"] = resolved_value(parsed, "kv-cache-dtype");
   out["kv_cache_memory_bytes"] = or_null(o.kv.kv_cache_memory_bytes);
   out["load_format"] = resolved_value(parsed, "load-format");
@@ -138,6 +142,8 @@ Json version_facts() {
   out["commit"] = version_commit();
   out["build_type"] = version_build_type();
   out["sanitizers"] = version_sanitizers();
+  out["compiler"] = compiler_version();
+  out["isa"] = isa_name(best_isa());
   Json libraries = Json::object();
   for (const auto& [name, version] : linked_libraries()) libraries[name] = version;
   out["libraries"] = libraries;
@@ -151,8 +157,10 @@ Json engine_facts(const EngineFacts& engine) {
   out["vocab_size"] = engine.model.vocab_size;
   out["executor"] = engine.executor;
   out["isa"] = engine.isa;
+  out["dtype"] = engine.dtype;
   out["threads"] = engine.threads;
   out["weights_bytes"] = engine.weights_bytes;
+  out["weights_load_s"] = ns_to_s(engine.weights_load_ns);
   out["load_s"] = ns_to_s(engine.load_ns);
   return out;
 }
@@ -179,6 +187,7 @@ Json replay_json(const RunFacts& facts) {
   out["on_session"] = b.on_session == SessionPolicy::kReplay ? "replay" : "skip";
   out["sessions_skipped"] = facts.sessions_skipped;
   out["sessions_replayed"] = facts.sessions_replayed;
+  out["issue_thread_priority"] = facts.issue_thread_priority;
   return out;
 }
 
@@ -231,7 +240,7 @@ Json engine_start_json(const RunFacts& facts) {
   out["started_at"] = format_utc(facts.started_epoch_ns);
   add_dataset(facts, out);
   out["num_requests"] = facts.num_requests;
-  out["engine_kwargs"] = engine_kwargs(*facts.parsed);
+  out["engine_kwargs"] = engine_kwargs(*facts.parsed, facts.engine);
   out["kv_cache"] = kv_cache(facts);
   out["resolved_config"] = resolved_config(*facts.parsed);
   return out;
@@ -242,7 +251,7 @@ Json meta_json(const RunFacts& facts, const RunOutcome& outcome) {
   Json out;
   out["schema_version"] = kSchemaVersion;
   add_identity(facts, out);
-  out["engine_kwargs"] = engine_kwargs(*facts.parsed);
+  out["engine_kwargs"] = engine_kwargs(*facts.parsed, facts.engine);
   add_dataset(facts, out);
   out["num_requests"] = outcome.summary != nullptr ? facts.num_requests : 0;
   out["started_at"] = format_utc(facts.started_epoch_ns);

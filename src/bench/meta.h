@@ -25,6 +25,7 @@ struct RunFacts {
   TimeNs started_epoch_ns = 0;
   Json hardware;
   Json load_average_at_start;
+  std::string issue_thread_priority = "normal";  // or "real-time"
 };
 
 // What is known after the last end.

@@ -20,32 +20,44 @@ constexpr size_t kMostCdfPoints = 1000;
 
 constexpr FigureSize kWide{1200, 480};
 
-// Rows of "t values..." at the middle of each tick; a blank line, which breaks the curve, where ticks are
-// missing.
+// Rows of "t values..." at the middle of each tick. The curve is broken by a blank line where the engine was
+// idle; a tick without a row in which requests ran belongs to one long step and is drawn through.
 std::string tick_block(const RunFigures& run,
                        const std::function<std::string(const TimeseriesRow&)>& values) {
   std::string out;
-  double previous = -1;
+  const TimeseriesRow* previous = nullptr;
   for (const TimeseriesRow& row : run.timeseries) {
-    if (previous >= 0 && row.t_s - previous > 1.5 * run.tick_s) out += "\n";
+    const bool gap = previous != nullptr && row.t_s - previous->t_s > 1.5 * run.tick_s;
+    if (gap && previous->running == 0 && previous->waiting == 0) out += "\n";
     out += fmt::format("{:.6g} {}\n", row.t_s - run.tick_s / 2, values(row));
-    previous = row.t_s;
+    previous = &row;
   }
   if (out.empty()) out = "0 0 0 0\n";
   return out;
 }
 
+// The share of values that are at most x, with the ranks of the percentiles, so that these lie on the curve.
 std::string cdf_block(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   if (values.empty()) return "0 0\n";
-  std::string out = fmt::format("{:.6g} 0\n", values.front());
+  if (values.size() == 1) return fmt::format("{0:.6g} 0\n{0:.6g} 100\n", values[0]);
+  std::string out;
   const size_t points = std::min(values.size(), kMostCdfPoints);
-  for (size_t i = 1; i <= points; ++i) {
-    const double fraction = static_cast<double>(i) / static_cast<double>(points);
-    const auto rank = static_cast<size_t>(std::ceil(fraction * static_cast<double>(values.size())));
-    out += fmt::format("{:.6g} {:.6g}\n", values[rank - 1], 100.0 * fraction);
+  for (size_t i = 0; i < points; ++i) {
+    const double q = 100.0 * static_cast<double>(i) / static_cast<double>(points - 1);
+    out += fmt::format("{:.6g} {:.6g}\n", percentile(values, q), q);
   }
   return out;
+}
+
+// A round distance between tics such that at most five stand on an axis from 0 to `maximum`.
+double tic_distance(double maximum) {
+  if (!(maximum > 0)) return 1;
+  const double unit = std::pow(10.0, std::floor(std::log10(maximum / 4)));
+  for (const double factor : {1.0, 2.0, 2.5, 5.0, 10.0}) {
+    if (maximum / (unit * factor) <= 4) return unit * factor;
+  }
+  return unit * 10;
 }
 
 std::string time_axis() {
@@ -60,7 +72,7 @@ std::string cdf_panel(const char* name, const char* block, const std::vector<dou
   // A newline inside a title needs gnuplot's double quotes; the text is ours and holds nothing to escape.
   const size_t newline = title.find('\n');
   if (newline != std::string::npos) title.replace(newline, 1, "\\n");
-  std::string out = fmt::format("set title \"{}\"\n", title);
+  std::string out = fmt::format("set title \"{}\"\nset xtics {:.6g}\n", title, tic_distance(s.max));
   out += fmt::format("plot {} using 1:2 with lines linetype 1 notitle", block);
   if (s.count > 0) {
     out = fmt::format("{}_marks << EOD\n{:.9g} 50\n{:.9g} 99\nEOD\n", block, s.median, s.p99) + out;
@@ -116,8 +128,7 @@ std::string latency_script(const RunFigures& run, FigureFormat format, const std
   out += "$e2el << EOD\n" + cdf_block(run.e2el_ms) + "EOD\n";
   out +=
       "set multiplot layout 1,3 title " + gnuplot_quoted("Latency: " + run.title) + " textcolor '#23272e'\n";
-  out +=
-      "set xlabel 'milliseconds'\nset xrange [0:*]\nset xtics autofreq\nset yrange [0:100]\nset ytics 25\n";
+  out += "set xlabel 'milliseconds'\nset xrange [0:*]\nset yrange [0:100]\nset ytics 25\n";
   out += "set ylabel 'requests (%)'\n";
   out += cdf_panel("Time to first token", "$ttft", run.ttft_ms);
   out += "unset ylabel\n";

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "formats/json.h"
 #include "support/reference.h"
 
 namespace vllm {

@@ -1,6 +1,7 @@
 #include "bench/load_summary.h"
 
 #include "bench/fake_target.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

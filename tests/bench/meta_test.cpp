@@ -4,6 +4,7 @@
 #include "bench/environment.h"
 #include "bench/fake_target.h"
 #include "bench/run_files.h"
+#include "formats/json.h"
 #include "support/reference.h"
 
 namespace vllm {
@@ -189,16 +190,16 @@ TEST_F(MetaTest, TheStartSnapshotHasItsKeysAndNoMore) {
 TEST_F(MetaTest, AnAbortSaysWhyAndWhatWasFinished) {
   parse();
   AbortFacts abort;
-  abort.reason = "interrupted (Ctrl-C)";
+  abort.reason = "interrupted (Ctrl-C or SIGTERM)";
   abort.num_issued = 5;
   abort.num_finished = 1;
   abort.finished_requests = {R"({"request_id":"bench-0"})"};
   const Json json = aborted_json(facts_, abort);
   EXPECT_EQ(json["status"], "aborted");
-  EXPECT_EQ(json["reason"], "interrupted (Ctrl-C)");
+  EXPECT_EQ(json["reason"], "interrupted (Ctrl-C or SIGTERM)");
   EXPECT_EQ(json["num_issued"], 5);
   EXPECT_EQ(json["finished_requests"][0]["request_id"], "bench-0");
-  EXPECT_EQ(json["diagnostic"], "failed run: interrupted (Ctrl-C)");
+  EXPECT_EQ(json["diagnostic"], "failed run: interrupted (Ctrl-C or SIGTERM)");
 }
 
 // The order in which the files of a run come and go.

@@ -25,8 +25,12 @@ RunFigures figures() {
   return run;
 }
 
-TEST(PlotsTest, ValuesStandInTheMiddleOfTheirTickAndAGapBreaksTheCurve) {
-  const std::string script = throughput_script(figures(), FigureFormat::kPng, "/x/t.png");
+TEST(PlotsTest, ValuesStandInTheMiddleOfTheirTickAndIdlenessBreaksTheCurve) {
+  RunFigures run = figures();
+  EXPECT_THAT(throughput_script(run, FigureFormat::kPng, "t.png"),
+              HasSubstr("0.5 0 0 10\n1.5 0 0 20\n4.5 0 0 50\n"));
+  run.timeseries[1].running = 0;
+  const std::string script = throughput_script(run, FigureFormat::kPng, "/x/t.png");
   EXPECT_THAT(script, HasSubstr("0.5 0 0 10\n1.5 0 0 20\n\n4.5 0 0 50\n"));
   EXPECT_THAT(script, HasSubstr("set output '/x/t.png'"));
   EXPECT_THAT(script, HasSubstr("'Throughput: model''s, 3 requests'"));
@@ -34,8 +38,10 @@ TEST(PlotsTest, ValuesStandInTheMiddleOfTheirTickAndAGapBreaksTheCurve) {
 
 TEST(PlotsTest, DistributionsAreSortedAndReachAHundredPercent) {
   const std::string script = latency_script(figures(), FigureFormat::kSvg, "l.svg");
-  EXPECT_THAT(script, HasSubstr("$ttft << EOD\n100 0\n100 33.3333\n200 66.6667\n300 100\nEOD\n"));
+  EXPECT_THAT(script, HasSubstr("$ttft << EOD\n100 0\n200 50\n300 100\nEOD\n"));
   EXPECT_THAT(script, HasSubstr("median 200 ms, P99 298 ms"));
+  EXPECT_THAT(script, HasSubstr("$ttft_marks << EOD\n200 50\n298 99\nEOD\n"));
+  EXPECT_THAT(script, HasSubstr("set xtics 100\n"));
 }
 
 TEST(PlotsTest, ALargeRunIsThinnedOut) {

@@ -189,7 +189,7 @@ TEST_F(RunTest, AnInterruptLeavesAnAccountOfWhatWasFinished) {
   EXPECT_FALSE(file_exists(out("meta.json")));
   EXPECT_FALSE(file_exists(out("requests.jsonl")));
   const Json account = *read_json_file(out("aborted.json"));
-  EXPECT_EQ(account["reason"], "interrupted (Ctrl-C)");
+  EXPECT_EQ(account["reason"], "interrupted (Ctrl-C or SIGTERM)");
   EXPECT_EQ(account["num_requests"], 2);
   EXPECT_EQ(account["num_issued"], 1);
   EXPECT_EQ(account["num_finished"], 1);

@@ -1,4 +1,5 @@
 #include "bench/send_lag.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

@@ -5,6 +5,7 @@ Usage: test_bench_run.py BIN_DIR. Parts whose means are absent are skipped by na
 """
 import contextlib
 import csv
+import itertools
 import json
 import os
 import random
@@ -32,12 +33,18 @@ def make_row(prompt, output, arrival_ns, seed=0, vocab=500):
     return json.dumps({"input_toks": prompt, "output_toks": output, "arrival_time_ns": arrival_ns, "input_tok_ids": ids})
 
 
+def read_rows(path, most=None):
+    with open(path) as file:
+        return [json.loads(line) for line in itertools.islice(file, most)]
+
+
 def status_field(pid, name):
     """A kB field of /proc/<pid>/status in bytes; 0 when the process is gone or has no memory any more."""
     try:
-        for line in open(f"/proc/{pid}/status"):
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith(name + ":"):
+                    return int(line.split()[1]) * 1024
     except (FileNotFoundError, ProcessLookupError):
         pass
     return 0
@@ -90,7 +97,7 @@ class FinishedRuns(BenchCase):
     def test_files_and_exact_tokens(self):
         done = self.run_bench("--record-steps")
         self.assertEqual(self.files(), ["engine_start.json", "meta.json", "requests.jsonl", "steps.bin", "steps.jsonl", "timeseries.csv"])
-        rows = [json.loads(line) for line in open(self.dataset)]
+        rows = read_rows(self.dataset)
         records = self.requests()
         self.assertEqual([r["request_id"] for r in records], [f"bench-{i}" for i in range(12)])
         for row, record in zip(rows, records):
@@ -142,7 +149,7 @@ class FinishedRuns(BenchCase):
         model = self.make_model("wide", dict(TINY, vocab_size=128256, hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
                                              intermediate_size=64, num_hidden_layers=1))
         self.run_bench("--num-reqs", "20", "--speed", "20", dataset=path, model=model, blocks="4096")
-        rows = [json.loads(line) for line, _ in zip(open(path), range(20))]
+        rows = read_rows(path, 20)
         self.assertEqual([r["output_toks"] for r in self.requests()], [r["output_toks"] for r in rows])
         self.assertIn("paced", self.meta()["diagnostic"])
 
@@ -270,7 +277,7 @@ class Interrupts(BenchCase):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=30), 1)
         account = self.aborted()
-        self.assertEqual(account["reason"], "interrupted (Ctrl-C)")
+        self.assertEqual(account["reason"], "interrupted (Ctrl-C or SIGTERM)")
         self.assertEqual((account["num_requests"], account["num_issued"], account["num_finished"]), (2, 1, 1))
         self.assertEqual(account["finished_requests"][0]["request_id"], "bench-0")
         self.assertEqual(self.files(), ["aborted.json", "engine_start.json"])
@@ -303,13 +310,13 @@ def mounted(path, options):
 class FullDisk(BenchCase):
     def test_full_disk(self):
         disk = os.path.join(self.dir, "disk")
-        with mounted(disk, "size=512k") as problem:
+        with mounted(disk, "size=256k") as problem:
             if problem:
                 self.skipTest("cannot mount a small file system: " + problem)
             rows = [make_row(8, 400, 0, i) for i in range(64)]
             dataset = self.write("many.jsonl", "\n".join(rows))
             self.out = os.path.join(disk, "out")
-            # The inter-token latencies of 25,600 tokens do not fit into half a megabyte.
+            # The inter-token latencies of 25,600 tokens do not fit into a quarter of a megabyte.
             done = self.run_bench("--record-itl", "--null-executor", dataset=dataset, blocks="4096", expect=1)
             self.assertIn("No space left on device", done.stderr)
             self.assertNotIn("meta.json", self.files())
@@ -326,11 +333,11 @@ class FullDisk(BenchCase):
             if problem:
                 self.skipTest("cannot mount a small file system: " + problem)
             self.out = os.path.join(disk, "out")
-            filler = os.path.join(disk, "filler")
-            with open(filler, "wb") as file, contextlib.suppress(OSError):
+            filler = os.open(os.path.join(disk, "filler"), os.O_WRONLY | os.O_CREAT)
+            with contextlib.suppress(OSError):
                 while True:
-                    file.write(b"x" * 4096)
-                    file.flush()
+                    os.write(filler, b"x" * 4096)
+            os.close(filler)
             done = self.run_bench("--null-executor", expect=1)
             self.assertIn("No space left on device", done.stderr)
             self.assertTrue(not os.path.isdir(self.out) or "meta.json" not in self.files())
@@ -372,8 +379,8 @@ class Memory(BenchCase):
         self.assertLessEqual(plan["pool_bytes"], 192 * MiB)
 
     def test_num_blocks(self):
-        plan = self.check("--num-blocks", "64")
-        self.assertEqual(plan["blocks"], 64)
+        plan = self.check("--num-blocks", "200")
+        self.assertEqual(plan["blocks"], 200)
 
     def test_no_knob(self):
         self.assertEqual(self.check()["decided_by"], "default")
