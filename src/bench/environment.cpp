@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory_facts.h"
 #include "base/thread_pool.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

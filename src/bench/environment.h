@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 
 namespace vllm {
 

@@ -10,7 +10,7 @@
 #include "bench/recorder.h"
 #include "bench/send_lag.h"
 #include "bench/system_under_test.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 #include "kv/plan.h"
 #include "metrics/latency.h"
 

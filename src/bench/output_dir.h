@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 
 namespace vllm {
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "bench/schedule_comparison.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

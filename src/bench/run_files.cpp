@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

@@ -1,5 +1,7 @@
 #include "bench/send_lag.h"
 
+#include "formats/json.h"
+
 #include <algorithm>
 #include <vector>
 

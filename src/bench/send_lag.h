@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/clock.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 #include "metrics/latency.h"
 
 namespace vllm {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "config/architectures/registry.h"
 #include "config/model_config_check.h"
+#include "formats/json.h"
 
 namespace vllm {
 namespace {

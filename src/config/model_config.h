@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "formats/dtype.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 #include "formats/tensor_file.h"
 
 namespace vllm {

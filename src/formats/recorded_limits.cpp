@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "formats/json.h"
 #include "formats/printable.h"
 #include "formats/recording.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "formats/json.h"
 #include "formats/line_reader.h"
 #include "formats/row.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 
 namespace vllm {
 

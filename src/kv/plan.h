@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "config/options.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 #include "kv/spec.h"
 
 namespace vllm {

@@ -2,6 +2,7 @@
 // both when an absolute size decided.
 
 #include "base/units.h"
+#include "formats/json.h"
 #include "kv/plan.h"
 
 namespace vllm {

@@ -359,9 +359,15 @@ TEST_F(ConfigFileTest, SetsOptionsByNameOrAliasWithDashesOrUnderscores) {
   EXPECT_EQ(parsed.options.model.dtype, DType::kBF16);
   EXPECT_EQ(parsed.options.runtime.log_level, LogLevel::kWarning);
   for (const ResolvedOption& r : parsed.resolved) {
-    if (r.name == "max-num-seqs") EXPECT_EQ(r.source, OptionSource::kConfigFile);
-    if (r.name == "block-size") EXPECT_EQ(r.source, OptionSource::kDefault);
-    if (r.name == "config") EXPECT_EQ(r.source, OptionSource::kCommandLine);
+    if (r.name == "max-num-seqs") {
+      EXPECT_EQ(r.source, OptionSource::kConfigFile);
+    }
+    if (r.name == "block-size") {
+      EXPECT_EQ(r.source, OptionSource::kDefault);
+    }
+    if (r.name == "config") {
+      EXPECT_EQ(r.source, OptionSource::kCommandLine);
+    }
   }
 }
 
@@ -372,7 +378,9 @@ TEST_F(ConfigFileTest, TheCommandLineWins) {
   EXPECT_EQ(parsed.options.scheduler.max_num_seqs, 8);
   EXPECT_TRUE(parsed.options.scheduler.enable_prefix_caching);
   for (const ResolvedOption& r : parsed.resolved) {
-    if (r.name == "block-size") EXPECT_EQ(r.source, OptionSource::kCommandLine);
+    if (r.name == "block-size") {
+      EXPECT_EQ(r.source, OptionSource::kCommandLine);
+    }
   }
 }
 

@@ -210,7 +210,7 @@ class World {
 
 TEST(CoreLoopRandom, InvariantsHoldAndEqualWorldsGiveEqualPlans) {
   int64_t steps = 0, preemptions = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
     World first(seed);
     first.run();
     World second(seed);
@@ -223,8 +223,8 @@ TEST(CoreLoopRandom, InvariantsHoldAndEqualWorldsGiveEqualPlans) {
     preemptions += first.preemptions();
   }
   // The worlds are worth their time only if they are crowded.
-  EXPECT_GT(steps, 40'000);
-  EXPECT_GT(preemptions, 1'000);
+  EXPECT_GT(steps, 15'000);
+  EXPECT_GT(preemptions, 400);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/memory_facts.h"
 #include "base/units.h"
 #include "engine/support.h"
+#include "formats/json.h"
 #include "support/reference.h"
 
 namespace vllm {
@@ -226,7 +227,7 @@ TEST_F(EngineTest, ABudgetLargerThanMemoryIsRefusedBeforeAnythingIsTaken) {
   Options options = tiny();
   options.kv.num_blocks.reset();
   options.kv.kv_cache_memory_bytes = int64_t{1} << 50;
-  // Loading even a part of such weights would show.
+
   options.model.load_format = LoadFormat::kDummy;
   const auto engine = start(options);
   ASSERT_FALSE(engine.is_ok());
@@ -284,7 +285,7 @@ TEST_F(EngineTest, ABusyDeviceIsRefusedWithoutASingleAllocation) {
 TEST_F(EngineTest, ANeighbourThatTakesMemoryDuringTheStartIsSeenBeforeThePool) {
   ScriptedMemory memory;
   memory.looks_until_neighbour = 1;  // the plan still sees it free
-  memory.neighbour_leaves = kMiB / 2;
+  memory.neighbour_leaves = 256 * kKiB;
   EngineSettings settings;
   settings.memory = &memory;
   const auto engine = start(tiny(), settings);

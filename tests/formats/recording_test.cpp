@@ -1,4 +1,5 @@
 #include "formats/recording.h"
+#include "formats/json.h"
 
 #include <fstream>
 #include <sstream>

@@ -1,3 +1,4 @@
+#include "formats/json.h"
 #include "formats/recording.h"
 #include "fuzz_file.h"
 

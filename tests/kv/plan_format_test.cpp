@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "base/units.h"
+#include "formats/json.h"
 #include "kv/plan.h"
 #include "support/models.h"
 

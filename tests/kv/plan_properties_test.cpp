@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "base/units.h"
+#include "formats/json.h"
 #include "kv/plan.h"
 #include "support/models.h"
 

@@ -1,5 +1,6 @@
 // The plan: who decides, how large the pool is, what is refused and with which words.
 
+#include "formats/json.h"
 #include "kv/plan.h"
 
 #include <cmath>

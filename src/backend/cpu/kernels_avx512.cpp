@@ -41,6 +41,11 @@ struct Avx512Vector {
   static Reg from_i8(const std::byte* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  static void split_nibbles(const std::byte* p, std::byte* digits) {
+    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), mask = _mm_set1_epi8(0x0f);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(digits), _mm_and_si128(both, mask));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(digits + 16), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+  }
   static float half(const std::byte* p) {
     uint16_t bits;
     __builtin_memcpy(&bits, p, sizeof(bits));

@@ -50,6 +50,14 @@ struct GenericVector {
     for (int i = 0; i < 4; ++i) r[i] = static_cast<float>(static_cast<int8_t>(p[i]));
     return r;
   }
+  static void split_nibbles(const std::byte* p, std::byte* digits) {
+    using Bytes = uint8_t __attribute__((vector_size(16)));
+    Bytes both;
+    __builtin_memcpy(&both, p, sizeof(both));
+    const Bytes low = both & 15, high = both >> 4;
+    __builtin_memcpy(digits, &low, sizeof(low));
+    __builtin_memcpy(digits + 16, &high, sizeof(high));
+  }
   static float half(const std::byte* p) {
     uint16_t bits;
     __builtin_memcpy(&bits, p, sizeof(bits));

@@ -4,7 +4,8 @@
 //   Reg, kLanes; zero, set1, load, store, load_partial, store_partial (n < kLanes; loads fill with zero);
 //   add, sub, mul, div, fma(a, b, c) = a * b + c, min, max (the second operand when either is NaN);
 //   round (to nearest even), pow2 (2^n for integral n), sum (of all lanes);
-//   from_i8, from_f16, from_bf16 (kLanes elements from unaligned bytes), half (one float16).
+//   from_i8, from_f16, from_bf16 (kLanes elements from unaligned bytes), half (one float16),
+//   split_nibbles (16 bytes into their 16 low halves and then their 16 high halves).
 // Only templates and always-inlined functions may stand here, and nothing of the standard library: whatever
 // the linker could share between files must not contain one instruction set's code.
 
@@ -237,11 +238,7 @@ struct KernelTemplates {
     std::byte digits[32];
     for (int64_t block = 0; block < n / 32; ++block, source += 20, out += 32) {
       const Reg scale = V::set1(V::half(source)), minimum = V::set1(V::half(source + 2));
-      for (int i = 0; i < 16; ++i) {
-        const auto both = static_cast<unsigned>(source[4 + i]);
-        digits[i] = static_cast<std::byte>(both & 0xfu);
-        digits[i + 16] = static_cast<std::byte>(both >> 4);
-      }
+      V::split_nibbles(source + 4, digits);
       for (int64_t i = 0; i < 32; i += kLanes) {
         V::store(out + i, V::add(V::mul(V::from_i8(digits + i), scale), minimum));
       }

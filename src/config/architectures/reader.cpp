@@ -1,5 +1,7 @@
 #include "config/architectures/reader.h"
 
+#include "formats/json.h"
+
 #include <cmath>
 
 namespace vllm {

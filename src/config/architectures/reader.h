@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/json.h"
+#include "formats/json_fwd.h"
 
 namespace vllm {
 
