@@ -1,8 +1,8 @@
 #include "config/architectures/reader.h"
 
-#include "formats/json.h"
-
 #include <cmath>
+
+#include "formats/json.h"
 
 namespace vllm {
 namespace {
