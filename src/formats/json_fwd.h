@@ -1,7 +1,7 @@
 #pragma once
 
-// The name of Json for headers. formats/json.h, which defines it, costs seconds of compilation; files that touch a
-// Json's contents include that.
+// The name of Json for headers. formats/json.h, which defines it, costs seconds of compilation; files that
+// touch a Json's contents include that.
 
 #include <nlohmann/json_fwd.hpp>
 

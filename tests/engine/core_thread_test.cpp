@@ -8,6 +8,7 @@
 #include "backend/null_executor.h"
 #include "base/random.h"
 #include "engine/support.h"
+#include "support/checker_kv_truth.h"
 
 namespace vllm {
 namespace {
@@ -408,6 +409,56 @@ TEST(CoreThread, EveryRequestEndsOnceUnderAbortsFromManyThreads) {
     EXPECT_EQ(ledger.num_ends(), static_cast<size_t>(accepted));
     EXPECT_EQ(refused, 0);
     EXPECT_GT(steps, 0);
+  }
+}
+
+// What each entry may read was computed from exactly its own tokens, whatever the threads do.
+TEST(CoreThread, BlocksHoldTheRightTokensUnderAbortsFromOtherThreads) {
+  for (const int depth : {1, 2}) {
+    constexpr RequestId kRequests = 400;
+    const auto prompt_for = [](RequestId id) {
+      return prompt_of(static_cast<int>(1 + id * 37 % 90), 100 + id % 3);
+    };
+    FakeExecutor::Script script;
+    script.step_ns = [](const StepPlan& plan) { return (plan.step % 3) * 20 * kNsPerUs; };
+    const auto token = script.token;
+    CoreThreadConfig config = config_of(depth, 30);
+    testing::KvTruthChecker truth(config.scheduler, [&](RequestId id, int64_t index) {
+      return token(id, static_cast<int32_t>(static_cast<int64_t>(prompt_for(id).size()) + index));
+    });
+    RealClock clock;
+    Ledger ledger;
+    auto executor = std::make_unique<FakeExecutor>(clock, script);
+    std::set<RequestId> seen;
+    executor->on_launch = [&](const StepPlan& plan) {
+      for (const StepEntry& entry : plan.entries) {
+        if (seen.insert(entry.id).second) truth.on_add(entry.id, prompt_for(entry.id));
+      }
+      EXPECT_EQ(truth.on_plan(plan), "");
+    };
+    CoreThread core(std::move(config), std::move(executor), clock);
+    std::atomic<bool> done = false;
+    std::vector<std::thread> aborters;
+    for (int t = 0; t < 2; ++t) {
+      aborters.emplace_back([&, t] {
+        Random random(7, static_cast<uint64_t>(t));
+        while (!done) {
+          core.abort(1 + random.below(kRequests));
+          clock.sleep_until_ns(clock.now_ns() + 300 * kNsPerUs);
+        }
+      });
+    }
+    for (RequestId id = 1; id <= kRequests; ++id) {
+      EngineRequest request = request_of(1, 1 + static_cast<int>(id % 25));
+      request.prompt = prompt_for(id);
+      ASSERT_EQ(*core.submit(std::move(request), ledger.callbacks()), id);
+      if (id % 16 == 0) clock.sleep_until_ns(clock.now_ns() + kNsPerMs);
+    }
+    ledger.wait_for(kRequests);
+    done = true;
+    for (std::thread& aborter : aborters) aborter.join();
+    EXPECT_EQ(core.counters().used_blocks, 0);
+    EXPECT_EQ(core.counters().requests_ended, static_cast<int64_t>(kRequests));
   }
 }
 

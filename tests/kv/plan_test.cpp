@@ -1,7 +1,7 @@
 // The plan: who decides, how large the pool is, what is refused and with which words.
 
-#include "formats/json.h"
 #include "kv/plan.h"
+#include "formats/json.h"
 
 #include <cmath>
 #include <limits>

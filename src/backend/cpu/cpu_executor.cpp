@@ -230,7 +230,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const ModelConfig& mode
   VLLM_ASSIGN_OR_RETURN(impl->workspace_buffer,
                         memory.allocate(MemoryPurpose::kWorkspace, estimate_workspace_bytes(model, config)));
   impl->workspace = Workspace::cut(impl->model, limits_of(config), impl->workspace_buffer);
-  return std::unique_ptr<CpuExecutor>(new CpuExecutor(std::move(impl)));
+  return std::make_unique<CpuExecutor>(std::move(impl));
 }
 
 Batch CpuExecutor::Impl::largest_batch(const std::vector<std::vector<std::vector<BlockId>>>& tables) const {
@@ -280,7 +280,7 @@ Result<int64_t> CpuExecutor::profile_workspace() {
   // The peak is the process's since it began, so it says something only when this step raised it.
   const int64_t reached =
       after.peak_rss_bytes > before.peak_rss_bytes ? after.peak_rss_bytes : after.rss_bytes;
-  return impl.workspace_buffer.bytes() + std::max<int64_t>(reached - before.rss_bytes, 0);
+  return std::max<int64_t>(reached - before.rss_bytes, 0);
 }
 
 Status CpuExecutor::allocate_kv(const KvPlan& plan) {

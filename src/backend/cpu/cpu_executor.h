@@ -32,6 +32,8 @@ struct CpuExecutorConfig {
 
 class CpuExecutor final : public Executor {
  public:
+  struct Impl;
+  explicit CpuExecutor(std::unique_ptr<Impl> impl);  // for create()
   // `memory` and `clock` outlive the executor. Takes the workspace of the largest step from `memory`.
   static Result<std::unique_ptr<CpuExecutor>> create(const ModelConfig& model, ModelWeights weights,
                                                      const CpuExecutorConfig& config, DeviceMemory& memory,
@@ -42,8 +44,8 @@ class CpuExecutor final : public Executor {
   static int64_t estimate_workspace_bytes(const ModelConfig& model, const CpuExecutorConfig& config);
 
   // Runs one forward at the largest shape (max_num_batched_tokens tokens, max_num_seqs rows of logits,
-  // sampler included) on a scratch cache, and returns the transient peak in bytes that it took of this
-  // process's memory.
+  // sampler included) on a scratch cache, and returns the transient peak in bytes: what the process took in
+  // it beyond the workspace that is held already, the weights and the scratch cache. Before allocate_kv.
   Result<int64_t> profile_workspace();
 
   // The pool. Must be called once before the first launch; the bytes allocated equal plan.pool_bytes.
@@ -56,12 +58,11 @@ class CpuExecutor final : public Executor {
   std::string name() const override;  // "cpu-plain-avx512"
   Isa isa() const;
 
-  // Logits of the last collected step's sampling entries, in their order; for tests. [entry][vocab]
+  // Logits of the last collected step's sampling entries, in their order; for tests. [entry][vocab].
+  // Overwritten by the next step, so meaningful only while nothing is in flight.
   const float* logits_row(int sampling_entry) const;
 
  private:
-  struct Impl;
-  explicit CpuExecutor(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -21,9 +21,9 @@ template <class V>
 struct KernelTemplates {
   using Reg = typename V::Reg;
   static constexpr int64_t kLanes = V::kLanes;
-  static constexpr int kTileRows = 4;  // weight rows in a register tile ...
-  static constexpr int kSingleRows =
-      8;  // ... and with one token, where more rows hide the latency of the sums
+  // Weight rows in a register tile; with one token more of them, to hide the latency of the sums.
+  static constexpr int kTileRows = 4;
+  static constexpr int kSingleRows = 8;
 
   template <int kRows, int kTokens>
   static VLLM_ALWAYS_INLINE void dot_tile(const float* w, int64_t ldw, const float* x, int64_t ldx, int64_t k,
