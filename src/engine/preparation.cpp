@@ -10,16 +10,15 @@ namespace {
 
 bool is_float_type(DType type) { return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16; }
 
-// --dtype, else bfloat16 for `bench run` (as the harness whose files it writes), else what config.json says.
-// A GGUF keeps the types that its tensors have.
+// --dtype (bfloat16 in `bench run` unless given: parse_options decides that), else what config.json says. A
+// GGUF keeps the types that its tensors have.
 void resolve_dtype(EnginePreparation& preparation) {
   Options& options = preparation.options;
   const bool keeps_types =
       is_gguf_path(options.model.model) && options.model.load_format != LoadFormat::kDummy;
   if (options.model.dtype) {
     preparation.dtype = *options.model.dtype;
-  } else if (!keeps_types && options.program != Program::kBenchRun && preparation.model.dtype &&
-             is_float_type(*preparation.model.dtype)) {
+  } else if (!keeps_types && preparation.model.dtype && is_float_type(*preparation.model.dtype)) {
     preparation.dtype = *preparation.model.dtype;
   }
   if (!keeps_types) options.model.dtype = preparation.dtype;

@@ -156,11 +156,13 @@ TEST_F(EngineTest, WithoutAKnobTheWorkspaceIsMeasured) {
   EXPECT_LE(plan.pool_bytes, kGiB);
 }
 
-TEST_F(EngineTest, TheTypeIsTheConfigsExceptInBenchRun) {
+// Replay's default of bfloat16 is the option parser's: an explicit --dtype auto means the same in every program.
+TEST_F(EngineTest, TheTypeIsTheConfigsUnlessGiven) {
   Options options = tiny();
-  EXPECT_EQ(plan_without_engine(options)->plan.spec.dtype, KvCacheDType::kFloat32);
-  options.program = Program::kBenchRun;
-  EXPECT_EQ(plan_without_engine(options)->plan.spec.dtype, KvCacheDType::kBFloat16);
+  for (const Program program : {Program::kServer, Program::kBenchRun}) {
+    options.program = program;
+    EXPECT_EQ(plan_without_engine(options)->plan.spec.dtype, KvCacheDType::kFloat32);
+  }
   options.model.dtype = DType::kF16;
   EXPECT_EQ(plan_without_engine(options)->plan.spec.dtype, KvCacheDType::kFloat16);
   options.kv.kv_cache_dtype = KvCacheDType::kFp8;
