@@ -156,7 +156,8 @@ TEST_F(EngineTest, WithoutAKnobTheWorkspaceIsMeasured) {
   EXPECT_LE(plan.pool_bytes, kGiB);
 }
 
-// Replay's default of bfloat16 is the option parser's: an explicit --dtype auto means the same in every program.
+// Replay's default of bfloat16 is the option parser's: an explicit --dtype auto means the same in every
+// program.
 TEST_F(EngineTest, TheTypeIsTheConfigsUnlessGiven) {
   Options options = tiny();
   for (const Program program : {Program::kServer, Program::kBenchRun}) {
