@@ -1,7 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <cassert>
+#include <system_error>
 #include <utility>
 
 #include "backend/cpu/cpu_executor.h"
@@ -204,7 +204,11 @@ Result<std::unique_ptr<Engine>> Engine::start(const Options& options, const Engi
   log_info("engine: {} ({}), executor {}, {} thread{}, scheduling depth {}, ready after {:.2f} s",
            facts.model.architecture, facts.dtype, facts.executor, facts.threads,
            facts.threads == 1 ? "" : "s", facts.scheduler.options.scheduling_depth, ns_to_s(facts.load_ns));
-  impl->core = std::make_unique<CoreThread>(core_config_of(facts, settings), std::move(executor), clock);
+  try {
+    impl->core = std::make_unique<CoreThread>(core_config_of(facts, settings), std::move(executor), clock);
+  } catch (const std::system_error& error) {
+    return failed("the core thread could not be started: the system says {}", error.code().message());
+  }
   return std::make_unique<Engine>(std::move(impl));
 }
 
