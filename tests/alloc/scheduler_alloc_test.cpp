@@ -14,25 +14,21 @@ std::atomic<long> allocations{0};
 
 // Not inlined: GCC would take free() for the wrong partner of an operator new that it sees through.
 #define VLLM_NOINLINE __attribute__((noinline))
-VLLM_NOINLINE [[gnu::noinline]] void* operator new(std::size_t size) {
+VLLM_NOINLINE void* operator new(std::size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-VLLM_NOINLINE [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+VLLM_NOINLINE void* operator new(std::size_t size, std::align_val_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   const auto align = static_cast<std::size_t>(alignment);
   if (void* memory = std::aligned_alloc(align, (size + align - 1) / align * align)) return memory;
   throw std::bad_alloc();
 }
-VLLM_NOINLINE [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-VLLM_NOINLINE [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-VLLM_NOINLINE [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-VLLM_NOINLINE [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+VLLM_NOINLINE void operator delete(void* memory) noexcept { std::free(memory); }
+VLLM_NOINLINE void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+VLLM_NOINLINE void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+VLLM_NOINLINE void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
 
