@@ -1,6 +1,6 @@
 #pragma once
 
-// Says every two seconds that something is still going on, so that nobody takes a long start for a hang.
+// Says every few seconds that something is still going on, so that nobody takes a long start for a hang.
 
 #include <condition_variable>
 #include <mutex>
@@ -15,7 +15,7 @@ namespace vllm {
 class Progress {
  public:
   // `what` completes "still ...": "loading weights".
-  Progress(std::string what, const Clock& clock);
+  Progress(std::string what, const Clock& clock, TimeNs interval_ns = 2 * kNsPerSecond);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -27,6 +27,7 @@ class Progress {
   const std::string what_;
   const Clock& clock_;
   const TimeNs start_ns_;
+  const TimeNs interval_ns_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
