@@ -93,7 +93,7 @@ struct CpuExecutor::Impl {
     if (driver.joinable()) driver.join();
   }
 
-  void send(Command command);
+  void send(const Command& command);
   void drive();
   Outcome run(const StepPlan& plan);
   Status sample(const StepPlan& plan, std::vector<int32_t>& tokens);
@@ -125,10 +125,10 @@ struct CpuExecutor::Impl {
   std::thread driver;
 };
 
-void CpuExecutor::Impl::send(Command command) {
+void CpuExecutor::Impl::send(const Command& command) {
   {
     const std::lock_guard lock(mutex);
-    commands.push_back(std::move(command));
+    commands.push_back(command);
   }
   wake.notify_one();
 }
@@ -138,7 +138,7 @@ void CpuExecutor::Impl::drive() {
   while (true) {
     wake.wait(lock, [this] { return stop || !commands.empty(); });
     if (stop) return;
-    const Command command = std::move(commands.front());
+    const Command command = commands.front();
     commands.pop_front();
     lock.unlock();
     if (const auto* added = std::get_if<AddRequest>(&command)) {
