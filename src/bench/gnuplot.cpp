@@ -117,7 +117,7 @@ std::string figure_style(FigureFormat format, FigureSize size, const std::string
       "set tics nomirror out scale 0.5 textcolor '#3c4149'\n"
       "set grid xtics ytics linetype 1 linecolor '#e6e8eb' linewidth 0.8\n"
       "set style fill solid 0.12 noborder\n"
-      "set key top right reverse Left samplen 1.6 spacing 1.2 textcolor '#23272e'\n"
+      "set key above right horizontal samplen 1.6 textcolor '#23272e'\n"
       "set xlabel textcolor '#23272e'\n"
       "set ylabel textcolor '#23272e'\n"
       "set title textcolor '#23272e'\n"

@@ -64,22 +64,32 @@ std::string time_axis() {
   return "set xlabel 'time since the start of the replay (s)'\nset xrange [0:*]\nset yrange [0:*]\n";
 }
 
-std::string cdf_panel(const char* name, const char* block, const std::vector<double>& values) {
-  const Summary s = summarise(values);
-  std::string title = s.count == 0
-                          ? fmt::format("{}: no request has one", name)
-                          : fmt::format("{}\nmedian {:.4g} ms, P99 {:.4g} ms", name, s.median, s.p99);
-  // A newline inside a title needs gnuplot's double quotes; the text is ours and holds nothing to escape.
-  const size_t newline = title.find('\n');
-  if (newline != std::string::npos) title.replace(newline, 1, "\\n");
-  std::string out = fmt::format("set title \"{}\"\nset xtics {:.6g}\n", title, tic_distance(s.max));
-  out += fmt::format("plot {} using 1:2 with lines linetype 1 notitle", block);
-  if (s.count > 0) {
-    out = fmt::format("{}_marks << EOD\n{:.9g} 50\n{:.9g} 99\nEOD\n", block, s.median, s.p99) + out;
-    out +=
-        fmt::format(", {}_marks using 1:2 with points pointtype 7 pointsize 0.7 linetype 2 notitle", block);
-  }
-  return out + "\n";
+// "447.9", "4163": at least three digits that count, never an exponent.
+std::string figure_text(double value) {
+  if (value >= 1000) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}f}", value, value >= 100 ? 1 : value >= 10 ? 2 : 3);
+}
+
+// One distribution, in seconds where milliseconds would need too many digits.
+std::string cdf_panel(const char* name, const char* block, std::vector<double> values_ms) {
+  const bool in_seconds = summarise(values_ms).max >= 10'000;
+  for (double& value : values_ms) value /= in_seconds ? 1000 : 1;
+  const Summary s = summarise(values_ms);
+  const char* unit = in_seconds ? "s" : "ms";
+  const std::string figures = s.count == 0 ? "no request has one"
+                                           : fmt::format("median {} {}, P99 {} {}", figure_text(s.median),
+                                                         unit, figure_text(s.p99), unit);
+  std::string out = fmt::format("{} << EOD\n{}EOD\n", block, cdf_block(values_ms));
+  // A line break in a title needs gnuplot's double quotes; the text is ours and holds nothing to escape.
+  out += fmt::format("set title \"{}\\n{}\"\nset xtics {:.6g}\n", name, figures, tic_distance(s.max));
+  out += fmt::format("set xlabel '{}'\n", in_seconds ? "seconds" : "milliseconds");
+  if (s.count == 0) return out + fmt::format("plot {} using 1:2 with lines linetype 1 notitle\n", block);
+  out = fmt::format("{}_marks << EOD\n{:.9g} 50\n{:.9g} 99\nEOD\n", block, s.median, s.p99) + out;
+  out += fmt::format(
+      "plot {0} using 1:2 with lines linetype 1 notitle, {0}_marks using 1:2 with points pointtype 7 "
+      "pointsize 0.7 linetype 2 notitle\n",
+      block);
+  return out;
 }
 
 }  // namespace
@@ -123,12 +133,9 @@ std::string requests_script(const RunFigures& run, FigureFormat format, const st
 
 std::string latency_script(const RunFigures& run, FigureFormat format, const std::string& output_path) {
   std::string out = figure_style(format, {1200, 440}, output_path);
-  out += "$ttft << EOD\n" + cdf_block(run.ttft_ms) + "EOD\n";
-  out += "$tpot << EOD\n" + cdf_block(run.tpot_ms) + "EOD\n";
-  out += "$e2el << EOD\n" + cdf_block(run.e2el_ms) + "EOD\n";
   out +=
       "set multiplot layout 1,3 title " + gnuplot_quoted("Latency: " + run.title) + " textcolor '#23272e'\n";
-  out += "set xlabel 'milliseconds'\nset xrange [0:*]\nset yrange [0:100]\nset ytics 25\n";
+  out += "set xrange [0:*]\nset yrange [0:100]\nset ytics 25\n";
   out += "set ylabel 'requests (%)'\n";
   out += cdf_panel("Time to first token", "$ttft", run.ttft_ms);
   out += "unset ylabel\n";

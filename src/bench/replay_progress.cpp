@@ -22,7 +22,9 @@ std::string progress_text(const ProgressState& state, TimeNs start_ns, TimeNs no
   // Neither the arrivals nor the remaining tokens can be had sooner.
   const double by_tokens_s = static_cast<double>(state.total_output_tokens - state.output_tokens) / rate;
   const double by_schedule_s = ns_to_s(state.last_due_ns - now_ns);
-  return out + fmt::format(", about {:.0f} s left", std::ceil(std::max({by_tokens_s, by_schedule_s, 0.0})));
+  // A whole number of seconds must not become the next one by the last bit of a product.
+  const double left_s = std::ceil(std::max({by_tokens_s, by_schedule_s, 0.0}) - 1e-6);
+  return out + fmt::format(", about {:.0f} s left", std::max(left_s, 0.0));
 }
 
 std::string ReplayProgress::update(const ProgressState& state, TimeNs now_ns) {

@@ -39,7 +39,7 @@ TEST(PlotsTest, ValuesStandInTheMiddleOfTheirTickAndIdlenessBreaksTheCurve) {
 TEST(PlotsTest, DistributionsAreSortedAndReachAHundredPercent) {
   const std::string script = latency_script(figures(), FigureFormat::kSvg, "l.svg");
   EXPECT_THAT(script, HasSubstr("$ttft << EOD\n100 0\n200 50\n300 100\nEOD\n"));
-  EXPECT_THAT(script, HasSubstr("median 200 ms, P99 298 ms"));
+  EXPECT_THAT(script, HasSubstr("median 200.0 ms, P99 298.0 ms"));
   EXPECT_THAT(script, HasSubstr("$ttft_marks << EOD\n200 50\n298 99\nEOD\n"));
   EXPECT_THAT(script, HasSubstr("set xtics 100\n"));
 }
@@ -50,7 +50,17 @@ TEST(PlotsTest, ALargeRunIsThinnedOut) {
   for (int i = 0; i < 100000; ++i) run.ttft_ms.push_back(i);
   const std::string script = latency_script(run, FigureFormat::kPng, "l.png");
   EXPECT_LT(script.size(), 40000u);
-  EXPECT_THAT(script, HasSubstr("\n99999 100\n"));
+  EXPECT_THAT(script, HasSubstr("\n99.999 100\n"));
+}
+
+TEST(PlotsTest, LongTimesAreInSecondsAndNeverInExponents) {
+  RunFigures run = figures();
+  run.e2el_ms = {4000, 16050};
+  const std::string script = latency_script(run, FigureFormat::kPng, "l.png");
+  EXPECT_THAT(script, HasSubstr("End-to-end latency\\nmedian 10.03 s, P99 15.93 s"));
+  EXPECT_THAT(script, HasSubstr("set xlabel 'seconds'"));
+  run.e2el_ms = {4000, 9000};
+  EXPECT_THAT(latency_script(run, FigureFormat::kPng, "l.png"), HasSubstr("median 6500 ms, P99 8950 ms"));
 }
 
 TEST(PlotsTest, BothFormatsShareOneStyle) {

@@ -39,7 +39,9 @@ TEST_F(ReplayInputTest, FlatRowsInOrder) {
 }
 
 TEST_F(ReplayInputTest, SessionsAreSkippedAndCounted) {
-  const auto input = load(std::string(kSession) + kFlat + kSession);
+  std::string other = kSession;
+  other.replace(other.find("\"s\""), 3, "\"t\"");
+  const auto input = load(std::string(kSession) + kFlat + other);
   ASSERT_TRUE(input.is_ok()) << input.status().message();
   EXPECT_EQ(input->calls.size(), 1u);
   EXPECT_EQ(input->sessions_skipped, 2);

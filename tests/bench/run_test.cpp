@@ -1,5 +1,7 @@
 #include "bench/run.h"
 
+#include <algorithm>
+
 #include <thread>
 
 #include "base/file.h"
@@ -38,10 +40,12 @@ class RunTest : public ::testing::Test {
   void write_dataset(const std::string& text) { testing::write_text(dir_ / "w.jsonl", text); }
 
   Status run(std::vector<std::string> more = {}) {
-    std::vector<std::string> args = {
-        "--model",         dir_.path(),    "--load-format", "dummy",        "--dataset",
-        dir_ / "w.jsonl",  "--output-dir", out(),           "--num-blocks", "64",
-        "--null-executor", "--no-plots",   "--log-level",   "ERROR"};
+    std::vector<std::string> args = {"--model",         dir_.path(),      "--load-format", "dummy",
+                                     "--dataset",       dir_ / "w.jsonl", "--output-dir",  out(),
+                                     "--null-executor", "--no-plots",     "--log-level",   "ERROR"};
+    if (std::find(more.begin(), more.end(), "--num-blocks") == more.end()) {
+      args.insert(args.end(), {"--num-blocks", "64"});
+    }
     args.insert(args.end(), more.begin(), more.end());
     auto parsed = parse_options(Program::kBenchRun, args);
     if (!parsed) return parsed.status();
@@ -156,7 +160,6 @@ TEST_F(RunTest, RequestsThatCanNeverFitAreAllCountedBeforeTheFirstSubmission) {
 
 TEST_F(RunTest, LongerThanTheModelIsRefusedWithoutAnAbsoluteKnobToo) {
   write_dataset(row(10, 1, 0) + row(510, 20, 0));
-  // A later value wins over the fixture's.
   const Status status = run({"--num-blocks", "auto"});
   EXPECT_EQ(exit_code(status), 2);
   EXPECT_THAT(status.message(), HasSubstr("1 of 2 requests can never fit; first: line 2"));
