@@ -33,7 +33,8 @@ Status RequestStates::add_blocks(const StepPlan& plan, const StepEntry& entry, S
   size_t next = static_cast<size_t>(entry.block_offset);
   for (int group = 0; group < num_groups_; ++group) {
     std::vector<BlockId>& table = state.tables[static_cast<size_t>(group)];
-    const int32_t count = plan.block_counts[static_cast<size_t>(entry.block_count_offset + group)];
+    const size_t count_at = static_cast<size_t>(entry.block_count_offset) + static_cast<size_t>(group);
+    const int32_t count = plan.block_counts[count_at];
     for (int32_t i = 0; i < count; ++i) {
       const BlockId block = plan.blocks[next++];
       if (block < 0 || block >= blocks_) {
