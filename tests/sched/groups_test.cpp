@@ -102,6 +102,20 @@ TEST(Groups, AMissingBlockInAWindowShortensTheHitForAll) {
   EXPECT_EQ(rig.step(), "3:9@4 | ended: 2");
 }
 
+TEST(Groups, WindowsOfDifferentLengthAgreeOnOneHit) {
+  // Window 9 needs two blocks before a hit's end, window 5 one.
+  Rig rig(with_groups(8, {sliding(9), sliding(5)}));
+  EXPECT_TRUE(rig.add_tokens(1, prompt_of(0, 12), {.max_tokens = 1}).is_ok());
+  rig.step();
+  EXPECT_THAT(rig.scheduler.pool().free_list(), ElementsAre(7, 8, 3, 2, 1, 6, 5, 4));
+  // A request of four blocks takes 7, 8, 3 and 2: the first group has block 0 alone and serves 4 tokens, the
+  // second 12.
+  EXPECT_TRUE(rig.add(2, 8, {.max_tokens = 1}).is_ok());
+  rig.step();
+  EXPECT_TRUE(rig.add_tokens(3, prompt_of(0, 13), {.max_tokens = 1}).is_ok());
+  EXPECT_EQ(rig.step(), "3:9@4 | ended: 2");
+}
+
 TEST(Groups, RefusalCountsWhatASlidingGroupHoldsAtMost) {
   // Window 5, steps of at most 8 tokens: ceil(12 / 4) + 1 = 4 blocks; full attention needs 10 for 40
   // positions.
