@@ -113,7 +113,10 @@ void drive_worlds(uint64_t first_seed, const WorldOptions& options, int64_t plan
   EXPECT_GT(totals.aborts, totals.plans / 200);
   EXPECT_GT(totals.hits, totals.plans / 10);
   EXPECT_GT(totals.resumed_hits, 0);
-  EXPECT_GT(totals.refused, 0);
+  // Refusals are rare: the few plans of a sanitizer run may see none.
+  if (kSlowdown == 1) {
+    EXPECT_GT(totals.refused, 0);
+  }
 }
 
 TEST(SchedulerRandom, OneGroupDepth1) { drive_worlds(10'000'000, {.depth = 1}, 300'000); }
