@@ -64,7 +64,7 @@ class Replay {
       if (request.aborted_ns) aborts_.emplace(*request.aborted_ns, request.index);
     }
     for (size_t k = 0; k < run_.steps.size(); ++k) {
-      advance(k);
+      VLLM_RETURN_IF_ERROR(advance(k));
       VLLM_RETURN_IF_ERROR(take_arrivals(run_.steps[k].t_sched_ns));
       auto plan = std::make_unique<StepPlan>();
       scheduler_.schedule(*plan);
@@ -80,7 +80,7 @@ class Replay {
  private:
   // Outputs and aborts that came before step k was planned, by time. At most `depth` steps are in flight with
   // step k, whatever the stamps say: that is what the depth means.
-  void advance(size_t k) {
+  Status advance(size_t k) {
     const TimeNs now = run_.steps[k].t_sched_ns;
     for (;;) {
       const bool abort_due = !aborts_.empty() && aborts_.begin()->first <= now;
@@ -96,10 +96,12 @@ class Replay {
         process(*in_flight_.front().second);
         in_flight_.pop_front();
       } else if (abort_due) {
+        // It may have arrived since the last plan.
+        VLLM_RETURN_IF_ERROR(take_arrivals(aborts_.begin()->first));
         scheduler_.abort(static_cast<RequestId>(aborts_.begin()->second));
         aborts_.erase(aborts_.begin());
       } else {
-        return;
+        return Status::ok();
       }
     }
   }

@@ -55,6 +55,7 @@ class SyntheticRun {
     for (int guard = 0; guard < 10'000; ++guard) {
       for (; next < rows_.size() && kNsPerSecond + rows_[next].arrival_ns <= now; ++next)
         submit(scheduler, next, now);
+      now += 10;  // an abort comes after the last token, or it would look like an end by a token
       for (auto& [id, ending] : endings) {
         if (ending.kind == Ending::kAbort && generated(scheduler, id) >= ending.after &&
             scheduler.abort(static_cast<RequestId>(id))) {
@@ -213,8 +214,12 @@ TEST_P(CheckSchedule, RequestsThatEndedEarlyAreEndedThatWay) {
   SyntheticRun synthetic(GetParam());
   synthetic.endings[3] = {Ending::kEarlyStop, 4};
   synthetic.endings[9] = {Ending::kEarlyStop, 1};
+  synthetic.endings[5] = {Ending::kAbort, 6};
+  synthetic.endings[11] = {Ending::kAbort, 0};  // before any plan has seen it
   synthetic.run();
   ASSERT_EQ(synthetic.requests()[3].output_toks, 4);
+  ASSERT_LT(synthetic.requests()[5].output_toks, 30);
+  ASSERT_EQ(synthetic.requests()[11].output_toks, 0);
   TempDir dir;
   synthetic.write(dir);
   const auto result = compare(dir);
