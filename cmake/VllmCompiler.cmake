@@ -29,7 +29,7 @@ endif()
 target_compile_options(vllm_options INTERFACE -ffp-contract=off)
 if(VLLM_SANITIZE)
   # Assertions are part of what a sanitizer build checks.
-  target_compile_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE} -fno-sanitize-recover=all -O1 -UNDEBUG)
+  target_compile_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE} -fno-sanitize-recover=all -O1 -g1 -UNDEBUG)
   target_link_options(vllm_options INTERFACE -fsanitize=${VLLM_SANITIZE})
 endif()
 if(VLLM_COVERAGE)
