@@ -161,6 +161,45 @@ struct ServerOptions {
   std::string api_key;            // empty: no key is asked for
 };
 
+// How the simulator behaves: event-exact, or as the reference simulator to the nanosecond.
+enum class SimMode { kNative, kCompat };
+enum class RequestRouting { kLoad, kRoundRobin, kRandom, kCustom };
+enum class ExpertRouting { kBalanced, kRoundRobin, kRandom, kCustom };
+enum class PrefixStorage { kNone, kCpu, kCxl };
+enum class NetworkBackend { kAnalytical, kNs3 };
+// What weights and K and V are stored as, where it is a profile that must know (fp8 and int8 have no DType
+// here).
+enum class SimDType { kBFloat16, kFloat16, kFloat32, kFp8, kInt8 };
+const char* sim_dtype_name(SimDType dtype);   // "bfloat16"
+const char* sim_dtype_short(SimDType dtype);  // "bf16": in the name of a bundle's variant
+int64_t sim_dtype_bytes(SimDType dtype);
+
+struct SimOptions {
+  SimMode mode = SimMode::kNative;
+  std::string cluster_config;  // empty: <configs-root>/cluster/single_node_single_instance.json
+  std::string configs_root = "configs", profiles_root = "profiles";
+  std::string dataset;  // empty: 16 requests of 64 and 64 tokens for each instance
+  std::string output;   // sim.csv; {run_id} in it is replaced; empty: none
+  std::string output_json, steps, trace, match_capacity;
+  bool itl = true;
+  int64_t num_reqs = 0;           // 0: all
+  std::optional<SimDType> dtype;  // auto: the model's torch_dtype, else bfloat16
+  RequestRouting request_routing = RequestRouting::kLoad;
+  ExpertRouting expert_routing = ExpertRouting::kBalanced;
+  bool enable_block_copy = true;
+  std::optional<double> npu_memory_utilization;  // compat: 0.9 when not given
+  double log_interval_s = 1.0;
+  std::string run_id, inputs_root;  // empty: made from the options
+  bool cleanup_inputs = true;
+  // Native mode only: what the profile does not hold.
+  double host_overhead_us = 0, pickup_delay_us = 0;
+  // Not built yet; refused by name.
+  PrefixStorage prefix_storage = PrefixStorage::kNone;
+  bool enable_prefix_sharing = false, enable_local_offloading = false, enable_attn_offloading = false;
+  bool enable_sub_batch_interleaving = false, skip_prefill = false;
+  NetworkBackend network_backend = NetworkBackend::kAnalytical;
+};
+
 struct Options {
   Program program = Program::kServer;
   ModelOptions model;
@@ -174,6 +213,7 @@ struct Options {
   LoadOptions load;
   ValidateOptions validate;
   ServerOptions server;
+  SimOptions sim;
   std::string config_file;
 };
 
