@@ -40,6 +40,19 @@ struct TimeseriesRow {
 std::string timeseries_csv(const std::vector<TimeseriesRow>& rows);
 Result<std::vector<TimeseriesRow>> read_timeseries_csv(const std::string& path);
 
+// The KV pool of one engine, null block included.
+struct EngineCapacity {
+  int64_t num_blocks = 0;
+  int block_size = 0;
+};
+// Of each data-parallel engine, in the order of the ranks. The scalars of kv_cache are sums over the engines
+// and count only where there is one.
+struct RecordedCapacity {
+  std::vector<EngineCapacity> engines;
+  std::string unknown;  // why there are none
+};
+Result<RecordedCapacity> recorded_capacity(const Json& meta, const std::string& path);
+
 // The limits of a recorded run, whichever dialect its meta.json speaks.
 struct RecordedLimits {
   int64_t num_blocks = 0;  // null block included

@@ -329,5 +329,37 @@ TEST(RecordingReference, RequestsAndTicks) {
   }
 }
 
+TEST(RecordedCapacityTest, EveryEngineHasItsOwn) {
+  const auto capacity = [](const std::string& text) {
+    const auto meta = parse_json(text, "meta.json");
+    EXPECT_TRUE(meta.is_ok());
+    auto out = recorded_capacity(*meta, "meta.json");
+    EXPECT_TRUE(out.is_ok()) << out.status().message();
+    return *out;
+  };
+  const RecordedCapacity two = capacity(
+      R"({"kv_cache": {"num_gpu_blocks": 70, "block_size": 16, "capacity": {"status": "complete", "per_engine": [
+          {"num_gpu_blocks": 30, "block_size": 16}, {"num_gpu_blocks": 40}]}}})");
+  ASSERT_EQ(two.engines.size(), 2u);
+  EXPECT_EQ(two.engines[0].num_blocks, 30);
+  EXPECT_EQ(two.engines[1].num_blocks, 40);
+  EXPECT_EQ(two.engines[1].block_size, 16);
+  EXPECT_EQ(capacity(R"({"num_gpu_blocks": 7, "block_size": 16})").engines[0].num_blocks, 7);
+  EXPECT_THAT(
+      capacity(R"({"num_gpu_blocks": 7, "block_size": 16, "engine_kwargs": {"data_parallel_size": 2}})")
+          .unknown,
+      HasSubstr("7 blocks are those of 2 engines together"));
+  EXPECT_THAT(capacity(R"({"kv_cache": {}})").unknown, HasSubstr("does not say how many KV blocks"));
+  EXPECT_THAT(capacity(R"({"num_gpu_blocks": 7})").unknown,
+              HasSubstr("does not say how many tokens a KV block"));
+  const auto bad = recorded_capacity(
+      *parse_json(R"({"kv_cache": {"capacity": {"status": "complete", "per_engine": [{"block_size": 16}]}}})",
+                  "m"),
+      "m");
+  ASSERT_FALSE(bad.is_ok());
+  EXPECT_THAT(bad.status().message(),
+              HasSubstr("an entry of 'kv_cache.capacity.per_engine' has no num_gpu_blocks"));
+}
+
 }  // namespace
 }  // namespace vllm
