@@ -172,6 +172,7 @@ Result<bool> parse_bool_option(std::string_view text) {
 OptionTable::OptionTable(Options& options) {
   declare_bench(options);
   declare_engine(options);
+  declare_sim(options);
   declare_programs(options);
 }
 

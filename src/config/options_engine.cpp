@@ -44,8 +44,9 @@ void declare_model(OptionTable& t, Options& o) {
          "The model: a folder with config.json and safetensors, a .gguf file, or a folder with config.json "
          "alone "
          "(enough for --print-plan and for --load-format dummy). vllm-workload reads its vocabulary size "
-         "from it.")
-      .required_by(engines);
+         "from it, vllm-sim the model's dimensions in place of those that --configs-root has for it.")
+      .required_by(ProgramSet{Program::kServer, Program::kCli, Program::kBenchRun, Program::kBenchLoad,
+                              Program::kProfile});
   t.choice(
       "load-format", o.model.load_format,
       Choices<LoadFormat>{{"auto", LoadFormat::kAuto}, {"dummy", LoadFormat::kDummy}}, engines,
@@ -57,7 +58,8 @@ void declare_model(OptionTable& t, Options& o) {
   t.choice_or_auto(
        "dtype", o.model.dtype,
        Choices<DType>{{"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}},
-       engines,
+       ProgramSet{Program::kServer, Program::kCli, Program::kBenchRun, Program::kBenchLoad,
+                  Program::kProfile},
        "Type of the weights and of computing with unquantised matrices; auto is what config.json says, and "
        "a GGUF file keeps its own types. 16-bit types take half the memory of float32.")
       .note("in vllm-bench run bfloat16, unless --model is a .gguf");

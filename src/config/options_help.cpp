@@ -64,10 +64,13 @@ ProgramText text_of(Program program) {
           "vllm-bench check-schedule --bench-dir results/first --dataset workload.jsonl --depth 2"};
     case Program::kSim:
       return {
-          "Predicts a run without the hardware. In this build it takes its options and prints the KV plan "
-          "(--print-plan), also for a device that is not here; simulating comes with a later release.",
-          "vllm-sim --model PATH [options]",
-          "vllm-sim --model model-folder --device-memory 80GiB --tensor-parallel-size 4 --print-plan"};
+          "Predicts a serving run without the hardware: the engine's own scheduler and block pool, and step "
+          "times "
+          "from a profile bundle. The log is on stdout, one line for each request in --output.",
+          "vllm-sim --cluster-config FILE --dataset FILE --output FILE [options]",
+          "vllm-sim --cluster-config configs/cluster/single_node_single_instance.json --dataset "
+          "workload.jsonl "
+          "--output sim.csv"};
     case Program::kProfile:
       return {
           "Measures the engine's steps for the simulator. In this build it takes its options and prints the "

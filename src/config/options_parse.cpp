@@ -267,6 +267,27 @@ Status check_required(const OptionTable& table, Program program, const ParsedOpt
                      program_name(program), missing.size() == 1 ? "it" : "them");
 }
 
+Status check_sim_together(const Options& o) {
+  const bool planning = o.runtime.print_plan != PrintPlan::kNo;
+  if (planning && o.model.model.empty()) {
+    return usage_error("--model is missing; --print-plan plans for it (vllm-sim --help explains it)");
+  }
+  if (planning && o.sim.dtype && (*o.sim.dtype == SimDType::kFp8 || *o.sim.dtype == SimDType::kInt8)) {
+    return usage_error(
+        "--dtype '{}' with --print-plan: no engine computes in it; accepted is auto, bfloat16, float16 or "
+        "float32",
+        sim_dtype_name(*o.sim.dtype));
+  }
+  const auto& npu = o.sim.npu_memory_utilization;
+  if (npu && o.kv.gpu_memory_utilization && *npu != *o.kv.gpu_memory_utilization) {
+    return usage_error(
+        "--npu-memory-utilization '{}' and --gpu-memory-utilization '{}' contradict each other; give one of "
+        "them",
+        *npu, *o.kv.gpu_memory_utilization);
+  }
+  return Status::ok();
+}
+
 // Options that depend on each other, whatever their order.
 Status check_together(const Options& o) {
   const WorkloadOptions& w = o.workload;
@@ -282,6 +303,7 @@ Status check_together(const Options& o) {
       return usage_error("--vocab-size or --model is needed, to know which token ids there are");
     }
   }
+  if (o.program == Program::kSim) VLLM_RETURN_IF_ERROR(check_sim_together(o));
   if (o.kv.device_memory && o.runtime.print_plan == PrintPlan::kNo && o.program != Program::kSim) {
     return usage_error(
         "--device-memory plans for a device that is not here; accepted with --print-plan or in vllm-sim");
@@ -303,6 +325,36 @@ void fill_resolved(const OptionTable& table, Program program, const std::vector<
   }
 }
 
+// The simulator logs what is wrong alone, as the program does whose log it writes. In native mode an NPU's
+// utilisation is the engine's option by another name; a plan alone takes its type from the simulator's
+// --dtype.
+void apply_sim_defaults(Options& o, const std::vector<Given>& from_file,
+                        const std::vector<Given>& from_line) {
+  const auto sets_level = [](const Given& g) { return g.option->name == "log-level"; };
+  if (std::none_of(from_file.begin(), from_file.end(), sets_level) &&
+      std::none_of(from_line.begin(), from_line.end(), sets_level)) {
+    o.runtime.log_level = LogLevel::kWarning;
+  }
+  if (o.sim.mode == SimMode::kNative && o.sim.npu_memory_utilization && !o.kv.gpu_memory_utilization) {
+    o.kv.gpu_memory_utilization = o.sim.npu_memory_utilization;
+  }
+  if (!o.sim.dtype) return;
+  switch (*o.sim.dtype) {
+    case SimDType::kBFloat16:
+      o.model.dtype = DType::kBF16;
+      break;
+    case SimDType::kFloat16:
+      o.model.dtype = DType::kF16;
+      break;
+    case SimDType::kFloat32:
+      o.model.dtype = DType::kF32;
+      break;
+    case SimDType::kFp8:
+    case SimDType::kInt8:
+      break;  // no type of the engine; check_together refuses them for --print-plan
+  }
+}
+
 // Replay computes in bfloat16 unless told otherwise, as the harness does whose files it writes; a GGUF file
 // brings its own types. An explicit "auto" is kept.
 void apply_program_defaults(Options& o, const std::vector<Given>& from_file,
@@ -311,6 +363,7 @@ void apply_program_defaults(Options& o, const std::vector<Given>& from_file,
   const bool given = std::any_of(from_file.begin(), from_file.end(), sets_dtype) ||
                      std::any_of(from_line.begin(), from_line.end(), sets_dtype);
   if (o.program == Program::kBenchRun && !given && !is_gguf_path(o.model.model)) o.model.dtype = DType::kBF16;
+  if (o.program == Program::kSim) apply_sim_defaults(o, from_file, from_line);
 }
 
 // --help and --version are answered whatever else is wrong with the line.

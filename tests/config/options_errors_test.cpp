@@ -332,7 +332,10 @@ TEST(OptionsSupportedTest, AcceptedWhereItChangesNothingOrIsDone) {
 TEST(OptionsSupportedTest, PlansMayBeForOtherMachines) {
   EXPECT_EQ(refusal(Program::kServer, {"--print-plan", "--tensor-parallel-size", "4"}), "");
   EXPECT_EQ(refusal(Program::kServer, {"--print-plan", "--device-memory", "80GiB", "--device", "cuda"}), "");
-  EXPECT_EQ(refusal(Program::kSim, {"--device-memory", "80GiB", "--tensor-parallel-size", "4"}), "");
+  EXPECT_EQ(refusal(Program::kSim, {"--model", "m", "--print-plan", "--device-memory", "80GiB",
+                                    "--tensor-parallel-size", "4"}),
+            "");
+  EXPECT_EQ(refusal(Program::kSim, {"--device-memory", "80GiB"}), "");
   EXPECT_THAT(refusal(Program::kServer, {"--print-plan", "--device", "cuda"}), HasSubstr("--device cuda"));
   EXPECT_THAT(refusal(Program::kServer, {"--print-plan", "--enable-expert-parallel"}),
               HasSubstr("--enable-expert-parallel"));
