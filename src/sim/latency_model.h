@@ -71,12 +71,18 @@ struct BoundSequence {
   std::vector<BoundLayer> prologue, pre_attn, post_attn, mlp, head;
 };
 
+// For whom the tables are.
+struct ProfiledInstance {
+  std::string hardware;  // what this kind of device never runs has no row: rotary_emb on a TPU
+  int tp = 1;
+  bool moe = false;  // the model is a mixture of experts
+};
+
 class LatencyModel {
  public:
-  // Refuses a bundle that lacks a layer of the architecture's sequence. `moe`: the model is a mixture of
-  // experts. `hardware` decides what this kind of device never runs (no rotary_emb row on a TPU).
-  static Result<LatencyModel> compile(const ProfileBundle& bundle, const Architecture& architecture, int tp,
-                                      bool moe, const LatencyPolicies& policies);
+  // Refuses a bundle that lacks a layer of the architecture's sequence.
+  static Result<LatencyModel> compile(const ProfileBundle& bundle, const Architecture& architecture,
+                                      const ProfiledInstance& instance, const LatencyPolicies& policies);
 
   const BoundSequence& sequence() const { return sequence_; }
   const LatencyPolicies& policies() const { return policies_; }
@@ -112,29 +118,30 @@ class LatencyModel {
       if (value < low || value > high) ++outside;
     }
   };
-  struct Curve {
-    std::string name, table;
-    uint32_t begin = 0, end = 0;  // of keys_ and values_
-    RangeCounter range;
-  };
-  // A run of entries: of kp rows in a slice, of kd points in a row.
+  // A run of entries: of points in a curve, of kp rows in a slice.
   struct Run {
     uint32_t begin = 0, end = 0;
   };
+  struct Curve {
+    std::string name, table;
+    Run points;  // of keys_ and values_
+    RangeCounter range;
+  };
 
-  double curve_value(const Curve& curve, int64_t x) const;
+  double curve_value(Run run, int64_t x) const;
   double slice_value(int slice, int64_t kp, int64_t kd) const;
-  int64_t attention_value(int64_t pc, int64_t kp, int64_t nd, int64_t kd) const;
+  double attention_value(int64_t pc, int64_t kp, int64_t nd, int64_t kd) const;
   double skew_alpha(const BatchShape& shape) const;
-  Status bind(const std::vector<std::string>& names, const Architecture& architecture,
-              const ProfileBundle& bundle, int tp, std::vector<BoundLayer>& out);
-  void compile_attention(const ProfileTables& tables);
+  Status bind(const ProfileBundle& bundle, const Architecture& architecture, const ProfiledInstance& instance,
+              const std::vector<std::string>& names, std::vector<BoundLayer>& out);
+  Result<LayerHandle> bind_curve(const ProfileBundle& bundle, const ArchitectureLayer& layer, int tp);
+  Status compile_attention(const ProfileTables& tables);
   void compile_moe(const ProfileTables& tables);
   void compile_skew(const ProfileBundle& bundle, const ProfileTables& tables);
 
   LatencyPolicies policies_;
   BoundSequence sequence_;
-  std::vector<int64_t> keys_, values_;  // of all curves
+  std::vector<int64_t> keys_, values_;  // of all curves: dense, per sequence, kd rows of attention, moe
   std::vector<Curve> dense_, per_sequence_;
 
   // Attention: slices by (pc, nd); an absent one is the nearest that is there. Each slice is a run of kp
@@ -144,24 +151,18 @@ class LatencyModel {
   std::vector<int> slice_of_;  // [pc index * nd_axis_.size() + nd index]
   std::vector<Run> slices_;
   std::vector<int64_t> kp_keys_;
-  std::vector<Run> rows_;  // of each kp key
-  std::vector<int64_t> kd_keys_, kd_ns_;
+  std::vector<Run> rows_;  // of each kp key: its points in keys_ and values_
   RangeCounter pc_range_, kp_range_, nd_range_, kd_range_;
 
   // Mixture of experts: one curve over tokens for each expert count.
   std::string moe_table_;
   std::vector<int64_t> moe_experts_;
   std::vector<Run> moe_curves_;
-  std::vector<int64_t> moe_tokens_, moe_times_;
   RangeCounter moe_tokens_range_, moe_experts_range_;
 
-  // Skew: buckets sorted by (pc, packed labels).
-  bool skew_enabled_ = false;
   SkewMeta skew_meta_;
-  std::vector<int64_t> skew_pcs_;
-  std::vector<Run> skew_runs_;
-  std::vector<uint32_t> skew_keys_;
-  std::vector<double> skew_alphas_;
+  std::vector<SkewBucket> skew_;   // by (pc, labels)
+  std::vector<int64_t> skew_pcs_;  // each once
   double alpha_default_ = 0;
 };
 
