@@ -199,6 +199,8 @@ struct SimOptions {
   bool enable_sub_batch_interleaving = false, skip_prefill = false;
   NetworkBackend network_backend = NetworkBackend::kAnalytical;
 };
+// --cluster-config, or its default below --configs-root.
+std::string cluster_config_path(const SimOptions& options);
 
 struct Options {
   Program program = Program::kServer;

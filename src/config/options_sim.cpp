@@ -1,6 +1,7 @@
 // The options of vllm-sim's own. Names, defaults and meaning of what the reference simulator takes too are
 // its own; what is not built is refused by name (options_supported.cpp).
 
+#include "base/file.h"
 #include "config/option_table.h"
 
 namespace vllm {
@@ -159,6 +160,11 @@ void OptionTable::declare_sim(Options& options) {
   declare_model(*this, options.sim);
   declare_routing(*this, options.sim);
   declare_not_built(*this, options.sim);
+}
+
+std::string cluster_config_path(const SimOptions& options) {
+  if (!options.cluster_config.empty()) return options.cluster_config;
+  return join_path(options.configs_root, "cluster/single_node_single_instance.json");
 }
 
 const char* sim_dtype_name(SimDType dtype) {

@@ -33,11 +33,15 @@ struct InstanceMemory {
   int64_t kv_bytes_per_token = 0;  // of one rank
   int64_t block_bytes = 0;         // kv_bytes_per_token * block size
   int64_t blocks = 0;              // usable; the reference has no null block
-  int64_t tokens() const { return block_bytes == 0 ? 0 : blocks * (block_bytes / kv_bytes_per_token); }
+  int64_t max_model_len = 0;       // native: as planned; 0 in compat mode, which refuses no length
   double util = 0.9;
   std::string
       decided_by;  // "npu-memory-utilization", "gpu-memory-utilization", "num-blocks", "match-capacity", ...
 };
+
+// Weight bytes of one rank as the reference counts them: every pipeline rank with embedding and head, no
+// qk_norm.
+int64_t compat_weight_bytes(const InstanceSpec& instance);
 
 // Section 6. Refuses an instance whose weights leave no room for one block, with the numbers.
 Result<InstanceMemory> compat_memory(const InstanceSpec& instance);
@@ -48,7 +52,5 @@ Result<InstanceMemory> native_memory(const InstanceSpec& instance, const Options
 
 // By mode; --match-capacity is the caller's (it needs the recording).
 Result<InstanceMemory> instance_memory(const InstanceSpec& instance, const Options& options);
-
-// Bytes of KV that a step reads and writes are not modelled: they are inside the profile's attention times.
 
 }  // namespace vllm

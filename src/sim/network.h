@@ -26,6 +26,8 @@ class Network {
   const std::vector<LinkDimension>& dimensions() const { return dimensions_; }
   int dimension_count() const { return static_cast<int>(dimensions_.size()); }
 
+  int num_npus() const { return num_npus_; }
+
   // P(m) over dimension `dim`: floor(latency + bytes / (bandwidth * 2^30 / 1e9)).
   int64_t message_ns(int64_t bytes, int dim) const;
   // r(m): the time to reduce a received message.
@@ -41,6 +43,7 @@ class Network {
   std::vector<LinkDimension> dimensions_;
   std::vector<double> bytes_per_ns_;
   int64_t reduce_bandwidth_ = 1;
+  int num_npus_ = 1;
 };
 
 // One phase of a collective: a ring over one dimension. On each rank: kEndpointDelayNs, then send message 1
@@ -65,9 +68,10 @@ int64_t collective_ns(const Network& network, const std::vector<RingPhase>& phas
 int64_t collective_ns(const Network& network, CollectiveKind kind, int64_t bytes,
                       const std::vector<int>& dims);
 
-// Sizes of 9.2, innermost first: with a DP group [tp, pp if > 1, members], else [NPUs / instances, instances]
-// or [NPUs / sum of pp, sum of pp], trailing 1s dropped (at least one dimension is left).
-std::vector<int> topology_sizes(const std::vector<InstanceSpec>& instances, size_t dp_groups_members);
+// Sizes of 9.2, innermost first: with DP groups [tp, (pp if > 1), members], else [NPUs / instances,
+// instances] or [NPUs / sum of pp, sum of pp], trailing 1s dropped (at least one dimension is left).
+std::vector<int> topology_sizes(const std::vector<InstanceSpec>& instances,
+                                const std::vector<DpGroup>& groups);
 
 // The dimensions over which a TP collective, or an EP collective of this instance, runs (9.3).
 std::vector<int> tp_dimensions();
