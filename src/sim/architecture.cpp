@@ -169,6 +169,7 @@ Result<ModelDims> model_dims_from_json(const Json& json, const std::string& name
   m.model_type = reader.text("model_type", "");
   if (m.model_type.empty()) reader.fail("model_type", "is missing; it selects the architecture file");
   m.torch_dtype = reader.text("torch_dtype", "");
+  if (m.torch_dtype.empty()) m.torch_dtype = reader.text("dtype", "");  // its name since transformers 5
   m.hidden = needed(reader, "hidden_size", kMaxHiddenSize);
   m.layers = needed(reader, "num_hidden_layers", kMaxLayers);
   m.heads = needed(reader, "num_attention_heads", kMaxHeads);

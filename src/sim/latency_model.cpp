@@ -1,6 +1,7 @@
 #include "sim/latency_model.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <tuple>
 
@@ -321,6 +322,7 @@ int64_t LatencyModel::attention_ns(const BatchShape& shape) {
 }
 
 int64_t LatencyModel::dense_ns(LayerHandle layer, int64_t tokens) {
+  assert(layer >= 0 && static_cast<size_t>(layer) < dense_.size());
   Curve& c = dense_[static_cast<size_t>(layer)];
   const int64_t x = std::max<int64_t>(1, tokens);
   c.range.count(x);
@@ -328,6 +330,7 @@ int64_t LatencyModel::dense_ns(LayerHandle layer, int64_t tokens) {
 }
 
 int64_t LatencyModel::per_sequence_ns(LayerHandle layer, int64_t sequences) {
+  assert(layer >= 0 && static_cast<size_t>(layer) < per_sequence_.size());
   Curve& c = per_sequence_[static_cast<size_t>(layer)];
   const int64_t x = std::max<int64_t>(1, sequences);
   c.range.count(x);

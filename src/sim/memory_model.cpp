@@ -52,24 +52,26 @@ Result<int64_t> native_weight_bytes(const InstanceSpec& instance, const ModelCon
 
 }  // namespace
 
-int64_t layer_weight_bytes(std::string_view layer, const ModelDims& m, int64_t p, const WeightTypes& types) {
+int64_t layer_weight_bytes(std::string_view layer, const ModelDims& m, int64_t tp, int64_t ep,
+                           const WeightTypes& types) {
   const int64_t fp = types.weight_bytes;
-  if (layer == "embedding") return (m.vocab / p) * m.hidden * fp;
+  if (layer == "embedding") return (m.vocab / tp) * m.hidden * fp;
   if (layer == "layernorm" || layer == "final_layernorm") return m.hidden * fp;
-  if (layer == "qkv_proj") return m.hidden * ((m.q_size() + 2 * m.kv_size()) / p) * fp;
+  if (layer == "qkv_proj") return m.hidden * ((m.q_size() + 2 * m.kv_size()) / tp) * fp;
   if (layer == "qk_norm") return 2 * m.head_dim * fp;
-  if (layer == "o_proj") return (m.q_size() / p) * m.hidden * fp;
-  if (layer == "gate_up_proj") return m.hidden * 2 * (m.intermediate / p) * fp;
-  if (layer == "down_proj") return (m.intermediate / p) * m.hidden * fp;
-  if (layer == "lm_head") return m.hidden * (m.vocab / p) * fp;
-  if (layer == "moe") return moe_bytes(m, p, fp);
+  if (layer == "o_proj") return (m.q_size() / tp) * m.hidden * fp;
+  if (layer == "gate_up_proj") return m.hidden * 2 * (m.intermediate / tp) * fp;
+  if (layer == "down_proj") return (m.intermediate / tp) * m.hidden * fp;
+  if (layer == "lm_head") return m.hidden * (m.vocab / tp) * fp;
+  if (layer == "moe") return moe_bytes(m, ep, fp);
   return 0;
 }
 
 int64_t compat_weight_bytes(const InstanceSpec& instance) {
   const ModelDims& m = *instance.model;
-  const int64_t p = m.is_moe() ? instance.ep : instance.tp;
-  const auto bytes = [&](const char* layer) { return layer_weight_bytes(layer, m, p, instance.types); };
+  const auto bytes = [&](const char* layer) {
+    return layer_weight_bytes(layer, m, instance.tp, instance.ep, instance.types);
+  };
   const int64_t mlp = m.is_moe() ? bytes("moe") : bytes("gate_up_proj") + bytes("down_proj");
   const int64_t block = 2 * bytes("layernorm") + bytes("qkv_proj") + bytes("o_proj") + mlp;
   return bytes("embedding") + (m.layers / instance.pp) * block + bytes("layernorm") + bytes("lm_head");
@@ -94,6 +96,7 @@ Result<InstanceMemory> compat_memory(const InstanceSpec& instance) {
       static_cast<int64_t>(std::floor(instance.npu_memory.size_gb * static_cast<double>(kGiB) * out.util));
   const int64_t left = usable - out.weight_bytes;
   out.blocks = left < 0 ? 0 : left / out.block_bytes;
+  out.tokens = out.blocks * instance.settings.block_size;
   if (out.blocks < 1) {
     return refused(
         "{}: 'npu_mem.mem_size' {} GB at utilisation {} is {}, and the weights of {} on each NPU take {}, "
@@ -129,6 +132,7 @@ Result<InstanceMemory> native_memory(const InstanceSpec& instance, const Options
   out.block_bytes = plan.plan.spec.bytes_per_block;
   out.kv_bytes_per_token = std::max<int64_t>(1, out.block_bytes / instance.settings.block_size);
   out.blocks = plan.plan.usable_blocks;
+  out.tokens = out.blocks * instance.settings.block_size;
   out.max_model_len = plan.plan.max_model_len;
   return out;
 }

@@ -21,10 +21,10 @@ struct WeightTypes {
   int64_t kv_bytes = 2;      // of one element of K or V
 };
 
-// Weight bytes of one layer by canonical name on one rank; `p` = tp of a dense model, the group-wide ep of a
-// mixture of experts. 0 for layers without weights (rotary_emb, attention, act_fn, sampler) and for names
-// that are not known.
-int64_t layer_weight_bytes(std::string_view layer, const ModelDims& model, int64_t p,
+// Weight bytes of one layer by canonical name on one rank: divided by tp, the experts (not their router) by
+// the group-wide ep. 0 for layers without weights (rotary_emb, attention, act_fn, sampler) and for names that
+// are not known.
+int64_t layer_weight_bytes(std::string_view layer, const ModelDims& model, int64_t tp, int64_t ep,
                            const WeightTypes& types);
 
 struct InstanceMemory {
@@ -33,6 +33,7 @@ struct InstanceMemory {
   int64_t kv_bytes_per_token = 0;  // of one rank
   int64_t block_bytes = 0;         // kv_bytes_per_token * block size
   int64_t blocks = 0;              // usable; the reference has no null block
+  int64_t tokens = 0;              // blocks * block size
   int64_t max_model_len = 0;       // native: as planned; 0 in compat mode, which refuses no length
   double util = 0.9;
   std::string
