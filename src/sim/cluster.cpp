@@ -79,6 +79,7 @@ class ClusterReader {
     form_groups();
     if (!status_->is_ok()) return *status_;
     number_npus();
+    check_network();
     read_links(top);
     if (top.raw("cxl_mem") != nullptr) {
       top.refuse("cxl_mem", "is CXL memory, which is not built yet; leave it out");
@@ -465,6 +466,31 @@ class ClusterReader {
     const int last = spec_.nodes.back().instances.front();
     spec_.reduce_bandwidth =
         static_cast<int64_t>(spec_.instances[static_cast<size_t>(last)].npu_memory.bandwidth);
+  }
+
+  // One topology serves all instances (9.2): its innermost dimension is everybody's tensor parallelism, and
+  // in a cluster with DP groups the outermost one their members. What does not lie so would wait for ranks
+  // that never come.
+  void check_network() {
+    const InstanceSpec& first = spec_.instances.front();
+    for (const InstanceSpec& i : spec_.instances) {
+      if (i.tp == first.tp || !status_->is_ok()) continue;
+      *status_ = refused(
+          "{}.tp_size is {}, but other instances have {}: one network with instances of different tensor "
+          "parallelism is not "
+          "built yet; accepted is one tp_size for all",
+          i.where, i.tp, first.tp);
+    }
+    for (const DpGroup& g : spec_.dp_groups) {
+      const auto members = static_cast<int>(g.members.size());
+      const InstanceSpec& lowest = spec_.instances[static_cast<size_t>(g.members.front())];
+      const bool together = g.members.back() - g.members.front() + 1 == members;
+      if ((together && lowest.first_npu % (lowest.num_npus() * members) == 0) || !status_->is_ok()) continue;
+      *status_ = refused(
+          "{}.dp_group is '{}', whose members do not stand together at the front of 'instances'; accepted is "
+          "one group after the other, and then instances without a group",
+          lowest.where, printable(g.name));
+    }
   }
 
   // A number for all dimensions, or one each.

@@ -235,6 +235,20 @@ TEST_F(ClusterTest, ExpertsAndGroups) {
       HasSubstr("model_name is 'moe'"));
 }
 
+// They share one topology, which has no place for them otherwise.
+TEST_F(ClusterTest, InstancesMustFitOneNetwork) {
+  EXPECT_THAT(error(cluster(instance(R"(, "tp_size": 2)") + "," + instance())),
+              HasSubstr("tp_size is 1, but other instances have 2"));
+  const std::string member = instance(R"(, "dp_group": "A")");
+  EXPECT_EQ(error(cluster(member + "," + member + "," + instance())), "accepted");
+  EXPECT_THAT(error(cluster(member + "," + instance() + "," + member)), HasSubstr("do not stand together"));
+  EXPECT_THAT(error(cluster(instance() + "," + member + "," + member)), HasSubstr("do not stand together"));
+  const std::string other = instance(R"(, "dp_group": "B")");
+  EXPECT_EQ(error(cluster(member + "," + member + "," + other + "," + other)), "accepted");
+  EXPECT_THAT(error(cluster(member + "," + member + "," + other)),
+              HasSubstr("accepted are groups of one size"));
+}
+
 TEST_F(ClusterTest, LinksOfEachDimension) {
   std::string text = cluster(instance(R"(, "tp_size": 2)") + "," + instance(R"(, "tp_size": 2)"));
   const auto with = [&](const std::string& bandwidth) {
