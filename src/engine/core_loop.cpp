@@ -51,16 +51,19 @@ struct CoreLoop::Impl {
         executor(an_executor),
         clock(a_clock),
         observer(an_observer),
-        depth(config.options.scheduling_depth),
+        depth(config.max_plans_in_flight()),
         records_steps(an_observer != nullptr && an_observer->wants_steps()) {
-    assert(depth >= 1 && depth <= 2 && depth <= executor.max_in_flight());
+    assert(depth >= 1 && depth <= executor.max_in_flight());
+    assert(depth <= 2 || config.flight.known_tokens_only);
     slots.resize(static_cast<size_t>(depth));
     for (Slot& slot : slots) reserve_slot(slot, config);
     outputs.reserve(static_cast<size_t>(std::max(1, config.options.max_num_seqs)));
   }
 
-  Result<bool> plan_step();
-  Result<bool> collect_step();
+  Result<const StepPlan*> plan_step(EmptyPlans empty);
+  Status collect_step();
+  bool drop_plan(const StepPlan& plan);
+  void add_untold(StepPlan& plan);
   void note_plan(const StepPlan& plan, TimeNs start_ns);
   void fill_record(Slot& slot, TimeNs start_ns, TimeNs end_ns);
   void deliver(const RequestOutput& output, TimeNs ready_ns, TimeNs now_ns);
@@ -86,6 +89,7 @@ struct CoreLoop::Impl {
 
   std::unordered_map<RequestId, LiveRequest> live;  // looked up by id only; its order decides nothing
   std::vector<RequestOutput> outputs;
+  std::vector<RequestId> untold_ended, untold_preempted;  // of plans that were dropped
   CoreCounters counters;
   Status failure;
 };
@@ -118,17 +122,34 @@ bool CoreLoop::abort(RequestId id) {
 Result<bool> CoreLoop::turn() {
   Impl& self = *impl_;
   if (!self.failure.is_ok()) return self.failure;
-  if (!self.collect_next && self.in_flight < self.depth && self.scheduler.has_work()) return self.plan_step();
-  if (self.in_flight > 0) return self.collect_step();
+  if (!self.collect_next && self.in_flight < self.depth && self.scheduler.has_work()) {
+    VLLM_RETURN_IF_ERROR(self.plan_step(EmptyPlans::kLaunch).status());
+    return true;
+  }
+  if (self.in_flight > 0) {
+    VLLM_RETURN_IF_ERROR(self.collect_step());
+    return true;
+  }
   return false;
 }
 
-Result<bool> CoreLoop::Impl::plan_step() {
+Result<const StepPlan*> CoreLoop::plan_step(EmptyPlans empty) {
+  VLLM_RETURN_IF_ERROR(impl_->failure);
+  assert(impl_->in_flight < impl_->depth);
+  return impl_->plan_step(empty);
+}
+
+Status CoreLoop::process_oldest() {
+  VLLM_RETURN_IF_ERROR(impl_->failure);
+  assert(impl_->in_flight > 0);
+  return impl_->collect_step();
+}
+
+Result<const StepPlan*> CoreLoop::Impl::plan_step(EmptyPlans empty) {
   Slot& slot = slots[static_cast<size_t>((oldest + in_flight) % depth)];
   const TimeNs start_ns = clock.now_ns();
   scheduler.schedule(slot.plan);
   const TimeNs end_ns = clock.now_ns();
-  slot.plan.step = next_step++;
   if (stalled(slot.plan)) {
     return fail(failed(
         "none of the {} waiting requests can be placed although nothing runs: the core stops, since they "
@@ -136,12 +157,34 @@ Result<bool> CoreLoop::Impl::plan_step() {
         slot.plan.waiting));
   }
   note_plan(slot.plan, start_ns);
+  if (empty == EmptyPlans::kDrop && drop_plan(slot.plan)) return nullptr;
+  slot.plan.step = next_step++;
+  add_untold(slot.plan);
   if (records_steps) fill_record(slot, start_ns, end_ns);
   if (Status launched = executor.launch(slot.plan); !launched.is_ok()) return fail(std::move(launched));
   ++in_flight;
   const bool overlaps = slot.plan.total_tokens > 0 || scheduler.has_requests();
   collect_next = in_flight == depth || !overlaps;
+  return &slot.plan;
+}
+
+bool CoreLoop::Impl::drop_plan(const StepPlan& plan) {
+  if (!plan.entries.empty()) return false;
+  untold_ended.insert(untold_ended.end(), plan.ended.begin(), plan.ended.end());
+  untold_preempted.insert(untold_preempted.end(), plan.preempted.begin(), plan.preempted.end());
   return true;
+}
+
+void CoreLoop::Impl::add_untold(StepPlan& plan) {
+  if (!untold_ended.empty()) {
+    plan.ended.insert(plan.ended.begin(), untold_ended.begin(), untold_ended.end());
+    untold_ended.clear();
+  }
+  if (untold_preempted.empty()) return;
+  // Those that ended meanwhile are told as ended.
+  std::erase_if(untold_preempted, [this](RequestId id) { return !live.contains(id); });
+  plan.preempted.insert(plan.preempted.begin(), untold_preempted.begin(), untold_preempted.end());
+  untold_preempted.clear();
 }
 
 bool CoreLoop::Impl::stalled(const StepPlan& plan) {
@@ -193,7 +236,7 @@ void CoreLoop::Impl::fill_record(Slot& slot, TimeNs start_ns, TimeNs end_ns) {
   for (size_t i = 0; i < plan.preempted.size(); ++i) record.preempted[i] = name_of(plan.preempted[i]);
 }
 
-Result<bool> CoreLoop::Impl::collect_step() {
+Status CoreLoop::Impl::collect_step() {
   Slot& slot = slots[static_cast<size_t>(oldest)];
   if (Status collected = executor.collect(slot.result); !collected.is_ok()) return fail(std::move(collected));
   if (slot.result.tokens.size() < slot.plan.entries.size()) {
@@ -215,7 +258,7 @@ Result<bool> CoreLoop::Impl::collect_step() {
     slot.record.t_out_ns = slot.result.ready_ns;
     observer->on_step(slot.plan, slot.record);
   }
-  return true;
+  return Status::ok();
 }
 
 void CoreLoop::Impl::deliver(const RequestOutput& output, TimeNs ready_ns, TimeNs now_ns) {
@@ -273,6 +316,7 @@ bool CoreLoop::idle() const {
 }
 bool CoreLoop::has_request(RequestId id) const { return impl_->live.contains(id); }
 int32_t CoreLoop::num_in_flight() const { return impl_->in_flight; }
+int32_t CoreLoop::max_in_flight() const { return impl_->depth; }
 int64_t CoreLoop::num_requests() const { return static_cast<int64_t>(impl_->live.size()); }
 const Status& CoreLoop::failure() const { return impl_->failure; }
 Scheduler& CoreLoop::scheduler() { return impl_->scheduler; }

@@ -64,7 +64,8 @@ struct CoreCounters {
 // not collected.
 class CoreLoop {
  public:
-  // The depth is config.options.scheduling_depth, 1 or 2, at most executor.max_in_flight().
+  // At most config.max_plans_in_flight() steps are in flight, which may not be more than
+  // executor.max_in_flight().
   CoreLoop(const SchedulerConfig& config, Executor& executor, Clock& clock, CoreObserver* observer);
   ~CoreLoop();
 
@@ -84,6 +85,18 @@ class CoreLoop {
   // arrival to the first plan that starts after it, as the rules say. When turn() returns false, nothing
   // happens until the next arrival.
   Result<bool> turn();
+
+  // The two halves of a turn, for a driver that decides itself when a step starts and when its tokens are
+  // there: a simulator with several pipeline stages or engines. Such a driver does not call turn().
+  //
+  // Plans a step at the clock's time and launches it; there must be room: num_in_flight() <
+  // max_in_flight(). The plan lives until it is processed. With kDrop a plan without entries is not launched
+  // and not counted, the result is null, and what it had to tell executors comes with the next plan.
+  enum class EmptyPlans { kLaunch, kDrop };
+  Result<const StepPlan*> plan_step(EmptyPlans empty);
+  // Collects the oldest step in flight, of which there must be one, and processes its outputs.
+  Status process_oldest();
+  int32_t max_in_flight() const;
 
   // Nothing lives, nothing is in flight and the executor has heard of every end: turn() would return false.
   bool idle() const;

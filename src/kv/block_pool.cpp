@@ -24,7 +24,7 @@ void BlockPool::initialise() {
   buckets_.assign(buckets_.size(), kNoBlock);
   Block& ends = blocks_[at(sentinel())];
   ends.next = ends.previous = sentinel();
-  num_free_ = 0;
+  num_free_ = num_cached_ = 0;
   for (BlockId b = policy_.null_block ? 1 : 0; b < sentinel(); ++b) {
     insert_after(blocks_[at(sentinel())].previous, b);
   }
@@ -37,6 +37,7 @@ void BlockPool::insert_after(BlockId position, BlockId block) {
   blocks_[at(position)].next = block;
   blocks_[at(next)].previous = block;
   ++num_free_;
+  num_cached_ += blocks_[at(block)].group >= 0 ? 1 : 0;
 }
 
 void BlockPool::unlink(BlockId b) {
@@ -46,6 +47,7 @@ void BlockPool::unlink(BlockId b) {
   blocks_[at(block.next)].previous = block.previous;
   block.next = block.previous = kNoBlock;
   --num_free_;
+  num_cached_ -= block.group >= 0 ? 1 : 0;
 }
 
 size_t BlockPool::bucket_of(const BlockHash& hash, int group) const {
@@ -71,8 +73,8 @@ BlockId BlockPool::allocate() {
   const BlockId block = blocks_[at(sentinel())].next;
   assert(block != sentinel() && "the caller has compared its need with num_free()");
   unlink(block);
-  forget(block);
   blocks_[at(block)].references = 1;
+  forget(block);
   // What the next allocation will touch: the block behind the new head, and the bucket of the head's name.
   const Block& head = blocks_[at(blocks_[at(sentinel())].next)];
   __builtin_prefetch(&blocks_[at(head.next)]);
@@ -99,7 +101,11 @@ void BlockPool::release(std::span<const BlockId> blocks) {
 void BlockPool::index(BlockId b, const BlockHash& hash, int group) {
   Block& block = blocks_[at(b)];
   assert(block.group < 0 && block.references > 0);
-  const BlockId first = lookup(hash, group);
+  BlockId first = lookup(hash, group);
+  if (first != kNoBlock && policy_.newest_owns_name) {
+    forget(first);
+    first = kNoBlock;
+  }
   block.hash = hash;
   block.group = group;
   if (first != kNoBlock) {
@@ -121,6 +127,7 @@ void BlockPool::index(BlockId b, const BlockHash& hash, int group) {
 void BlockPool::forget(BlockId b) {
   Block& block = blocks_[at(b)];
   if (block.group < 0) return;
+  num_cached_ -= block.references == 0 ? 1 : 0;
   if (block.first_of_name) {
     // The next block of the same name takes its place in the chain; without one the chain closes.
     BlockId heir = block.chain_next;

@@ -19,6 +19,9 @@ struct PoolPolicy {
   bool null_block = true;  // block 0 is never given out
   bool unhashed_to_front =
       true;  // freed blocks without a hash go to the head of the free list; false: all to the tail
+  // A block that is indexed under a name which another carries takes the name from it; false: both keep it,
+  // and the older one is found.
+  bool newest_owns_name = false;
 };
 
 // Owns the state of every block id. A block is in use (references > 0, not in the free list), cached (no
@@ -33,7 +36,8 @@ class BlockPool {
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()) - 1; }
   int64_t num_usable() const { return num_blocks() - (policy_.null_block ? 1 : 0); }
-  int64_t num_free() const { return num_free_; }  // cached ones included
+  int64_t num_free() const { return num_free_; }      // cached ones included
+  int64_t num_cached() const { return num_cached_; }  // free blocks with a name
 
   // The cached or used block that was indexed first, of those that carry the hash now; kNoBlock when there is
   // none.
@@ -92,6 +96,7 @@ class BlockPool {
 
   PoolPolicy policy_;
   int64_t num_free_ = 0;
+  int64_t num_cached_ = 0;
   std::vector<Block> blocks_;     // and the sentinel
   std::vector<BlockId> buckets_;  // a power of two, at least twice the blocks: chains stay short
 };

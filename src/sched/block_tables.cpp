@@ -39,13 +39,15 @@ int64_t BlockTables::most_blocks(int64_t length) const {
   return sum;
 }
 
-void BlockTables::prepare(Request& request, int32_t length, std::string_view cache_salt) {
+void BlockTables::prepare(Request& request, int32_t length, std::string_view cache_salt,
+                          int32_t cacheable_tokens) {
   request.table_stride = blocks_for(length);
   request.tokens.reserve(static_cast<size_t>(length));
   request.blocks.resize(static_cast<size_t>(request.table_stride) * groups_.size());
   request.skipped.assign(groups_.size(), 0);
   request.hashes.clear();
-  if (caching_) {
+  request.cacheable_blocks = cacheable_tokens / block_size_;
+  if (caching_ && request.cacheable_blocks > 0) {
     request.hashes.reserve(static_cast<size_t>(request.table_stride));
     request.root = hasher_.root(cache_salt);
   }
@@ -56,7 +58,7 @@ void BlockTables::prepare(Request& request, int32_t length, std::string_view cac
 // The thresholds that let a step without a block crossing pass with three comparisons.
 void BlockTables::set_marks(Request& request) {
   request.covered = request.num_blocks * block_size_;
-  request.index_at = caching_ ? (request.num_indexed + 1) * block_size_ : INT32_MAX;
+  request.index_at = next_index_at(request);
   request.drop_at = INT32_MAX;
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].window == 0) continue;
@@ -118,7 +120,7 @@ void BlockTables::hash_blocks(Request& request, int32_t count) {
 }
 
 void BlockTables::index(Request& request, int32_t upto) {
-  const int32_t full = upto / block_size_;
+  const int32_t full = std::min(upto / block_size_, request.cacheable_blocks);
   if (!caching_ || full <= request.num_indexed) return;
   hash_blocks(request, full);
   for (int g = 0; g < num_groups(); ++g) {
@@ -128,11 +130,12 @@ void BlockTables::index(Request& request, int32_t upto) {
     }
   }
   request.num_indexed = full;
-  request.index_at = (full + 1) * block_size_;
+  request.index_at = next_index_at(request);
 }
 
 void BlockTables::expect_index(Request& request) {
-  const int32_t full = std::min(request.num_tokens / block_size_, request.num_blocks);
+  const int32_t full =
+      std::min({request.num_tokens / block_size_, request.num_blocks, request.cacheable_blocks});
   if (!caching_ || full <= request.num_indexed) return;
   hash_blocks(request, full);
   const size_t last = static_cast<size_t>(full) - 1;
@@ -169,7 +172,7 @@ int32_t BlockTables::longest_window(Request& request, int group, int32_t limit) 
 int32_t BlockTables::find_hits(Request& request) {
   assert(request.num_blocks == 0);
   if (!caching_) return 0;
-  int32_t hits = (request.num_tokens - 1) / block_size_;
+  int32_t hits = std::min((request.num_tokens - 1) / block_size_, request.cacheable_blocks);
   // Full attention needs every block before the hit's end, so a shorter hit stays one.
   for (int g = 0; g < num_groups(); ++g) {
     if (groups_[static_cast<size_t>(g)].window == 0) hits = longest_run(request, g, hits);

@@ -38,8 +38,9 @@ class BlockTables {
   // Most blocks that a sequence holds at any time until `length` tokens are computed.
   int64_t most_blocks(int64_t length) const;
 
-  // Storage for a request that is to reach `length` tokens; its prompt is in request.tokens.
-  void prepare(Request& request, int32_t length, std::string_view cache_salt);
+  // Storage for a request that is to reach `length` tokens; its prompt is in request.tokens. Only blocks of
+  // its first `cacheable_tokens` tokens meet the prefix cache.
+  void prepare(Request& request, int32_t length, std::string_view cache_salt, int32_t cacheable_tokens);
 
   // Slots for tokens [0, upto) of a running request. False, and no block is taken, when too few are free.
   bool grow(Request& request, int32_t upto) {
@@ -86,6 +87,12 @@ class BlockTables {
   void append(Request& request, int32_t blocks_after);
   void drop_outside_window(Request& request);
   void set_marks(Request& request);
+  // Computed tokens that complete the next block to be indexed.
+  int32_t next_index_at(const Request& request) const {
+    return caching_ && request.num_indexed < request.cacheable_blocks
+               ? (request.num_indexed + 1) * block_size_
+               : INT32_MAX;
+  }
 
   int32_t block_size_;
   bool caching_;

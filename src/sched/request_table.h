@@ -36,6 +36,7 @@ struct alignas(64) Request {
   int32_t covered = 0;      // num_blocks * block_size
   int32_t drop_at = 0;      // computed tokens at which a block leaves the window of some sliding group
   int32_t table_stride = 0;
+  int32_t cacheable_blocks = 0;  // later ones are neither looked up nor indexed
 
   // Of the plan that is being made.
   int32_t step_tokens = 0;  // 0: no entry

@@ -66,6 +66,7 @@ const char* end_reason_name(EndReason reason) {
 struct Scheduler::Impl {
   explicit Impl(const SchedulerConfig& config)
       : options(config.options),
+        flight(config.flight),
         max_model_len(static_cast<int32_t>(std::min(config.max_model_len, kLongestSequence))),
         watermark_blocks(static_cast<int64_t>(options.watermark * static_cast<double>(config.num_blocks))),
         tables(tables_config(config)),
@@ -85,6 +86,7 @@ struct Scheduler::Impl {
   void end(Slot slot);
 
   const SchedulerOptions options;
+  const FlightPolicy flight;
   const int32_t max_model_len;
   const int64_t watermark_blocks;
   RequestTable requests;
@@ -162,7 +164,7 @@ Status Scheduler::add(const RequestInput& input) {
   r.has_stop_ids = !r.stop_token_ids.empty() || (!r.ignore_eos && !r.eos_token_ids.empty());
   r.end_at = static_cast<int32_t>(std::min<int64_t>(int64_t{r.num_prompt} + r.max_tokens, s.max_model_len));
   r.tokens.clear();
-  s.tables.prepare(r, r.end_at, input.cache_salt);
+  s.tables.prepare(r, r.end_at, input.cache_salt, input.cacheable_tokens);
   r.tokens.assign(input.prompt.begin(), input.prompt.end());
 
   // Room for whatever later calls may do with this request.
@@ -232,7 +234,7 @@ void Scheduler::Impl::plan_running() {
       ++i;
       continue;
     }
-    int32_t n = r.num_tokens + r.in_flight - r.num_computed;
+    int32_t n = r.num_tokens - r.num_computed + (flight.known_tokens_only ? 0 : r.in_flight);
     if (threshold > 0) n = std::min(n, threshold);
     n = std::min({n, budget, max_model_len - 1 - r.num_computed});
     if (n <= 0) {
@@ -381,7 +383,7 @@ void Scheduler::Impl::write_entries(StepPlan& plan) {
     // The step counts as done for the next plan; a chunk returns no token.
     r.num_computed = upto;
     entry.samples = upto == r.num_tokens + r.in_flight;
-    r.in_flight += entry.samples ? 1 : 0;
+    r.in_flight += entry.samples && !flight.token_at_any_entry ? 1 : 0;
     r.step_tokens = 0;
   }
 }
@@ -401,11 +403,15 @@ void Scheduler::process_outputs(const StepPlan& plan, std::span<const int32_t> t
   Impl& s = *impl_;
   assert(tokens.size() == plan.entries.size());
   for (size_t i = 0; i < plan.entries.size(); ++i) {
-    if (!plan.entries[i].samples) continue;
+    if (!plan.entries[i].samples && !s.flight.token_at_any_entry) continue;
     const Slot slot = s.requests.find(plan.entries[i].id);
     if (slot == kNoSlot) continue;  // ended meanwhile
     Request& r = s.requests[slot];
-    --r.in_flight;
+    if (s.flight.token_at_any_entry) {
+      if (r.num_computed < r.num_tokens) continue;
+    } else {
+      --r.in_flight;
+    }
     r.tokens.push_back(tokens[i]);
     ++r.num_tokens;
     RequestOutput& output = outputs.emplace_back();

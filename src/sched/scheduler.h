@@ -5,6 +5,7 @@
 // call allocates.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +21,19 @@
 
 namespace vllm {
 
+// Rules for plans in flight beyond those of scheduling_depth: pipelines have a plan in every stage.
+struct FlightPolicy {
+  // How many plans may be out at a time; empty: scheduling_depth of them.
+  std::optional<int> max_plans;
+  // Only positions whose tokens are known are planned, however many plans are out: a request whose tokens are
+  // all in flight is stepped over.
+  bool known_tokens_only = false;
+  // An entry whose request has by then been planned up to its last known token gives a token, else none: so a
+  // chunk does, when the rest of its prompt was planned behind it, and the rest then gives none. The rule of
+  // an older simulator; needs known_tokens_only.
+  bool token_at_any_entry = false;
+};
+
 struct SchedulerConfig {
   int64_t num_blocks = 0;  // null block included
   int block_size = 16;
@@ -29,6 +43,9 @@ struct SchedulerConfig {
   PoolPolicy pool;
   PrefixHash prefix_hash =
       PrefixHash::kXxh128;  // kSha256 where prompts come from people who may want collisions
+  FlightPolicy flight;
+
+  int max_plans_in_flight() const { return flight.max_plans.value_or(options.scheduling_depth); }
 };
 
 // What the scheduler must know of a request. The prompt is copied.
@@ -43,6 +60,9 @@ struct RequestInput {
   int priority = 0;       // lower runs earlier; SchedulingPolicy::kPriority only
   TimeNs arrival_ns = 0;  // orders equal priorities
   std::string cache_salt;
+  // Blocks of tokens beyond these are neither looked up in the prefix cache nor entered: what is not known of
+  // a sequence must not be found.
+  int32_t cacheable_tokens = std::numeric_limits<int32_t>::max();
 };
 
 enum class EndReason { kStop, kLength, kAborted };
@@ -82,7 +102,7 @@ class Scheduler {
   // Ends it at once, whatever is in flight. False when it does not live.
   bool abort(RequestId id);
 
-  // Plans one step into `plan` (cleared first). Up to scheduling_depth plans may be out at a time.
+  // Plans one step into `plan` (cleared first). Up to max_plans_in_flight() plans may be out at a time.
   void schedule(StepPlan& plan);
   // The oldest plan's outputs: `tokens` has one value for each entry, ignored for chunks and ended requests.
   // Appends what became known to `outputs`.
