@@ -193,6 +193,7 @@ struct SimOptions {
   bool cleanup_inputs = true;
   // Native mode only: what the profile does not hold.
   double host_overhead_us = 0, pickup_delay_us = 0;
+  std::string keep_faults;  // names of sim/policies.h, with commas between them
   // Not built yet; refused by name.
   PrefixStorage prefix_storage = PrefixStorage::kNone;
   bool enable_prefix_sharing = false, enable_local_offloading = false, enable_attn_offloading = false;

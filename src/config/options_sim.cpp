@@ -49,6 +49,11 @@ void declare_inputs(OptionTable& t, SimOptions& s) {
            "Microseconds that the host adds to each step and that no profile holds. Native mode only.");
   t.number("pickup-delay-us", s.pickup_delay_us, {.min = 0, .max = 1e9}, sim(),
            "Microseconds from a request's arrival until the scheduler sees it. Native mode only.");
+  t.text("keep-faults", s.keep_faults, "LIST", "names with commas between them", sim(),
+         "Faults of the reference simulator that native mode keeps, to see what each of them costs: polls, "
+         "pool, "
+         "vocabulary, padding, skew-key, skew-cap, experts, queuing, routing (docs/simulator.md).")
+      .note("none");
 }
 
 void declare_outputs(OptionTable& t, SimOptions& s) {

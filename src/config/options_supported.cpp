@@ -100,8 +100,9 @@ Status check_sim_features(const SimOptions& s) {
 
 // Compat mode is another program's arithmetic: what that program does not have cannot change it.
 Status check_compat(const ParsedOptions& parsed) {
-  for (const char* name : {"num-blocks", "kv-cache-memory", "gpu-memory-utilization", "device-memory",
-                           "max-model-len", "match-capacity", "host-overhead-us", "pickup-delay-us"}) {
+  for (const char* name :
+       {"num-blocks", "kv-cache-memory", "gpu-memory-utilization", "device-memory", "max-model-len",
+        "match-capacity", "host-overhead-us", "pickup-delay-us", "keep-faults"}) {
     if (!parsed.set(name)) continue;
     return refused(
         "--{}: the reference simulator has no such thing, and --mode compat is its arithmetic; leave it out, "
@@ -147,12 +148,11 @@ std::optional<std::string> not_built_yet(Program program) {
              "subcommands run and check-schedule";
     case Program::kBenchValidate:
       return "validate is not built yet (it comes with the simulator)";
-    case Program::kSim:
-      return "simulating is not built yet; --print-plan works";
     case Program::kProfile:
       return "profiling is not built yet; --print-plan works";
     case Program::kBenchRun:
     case Program::kBenchCheckSchedule:
+    case Program::kSim:
     case Program::kWorkload:
       break;
   }

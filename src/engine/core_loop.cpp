@@ -122,7 +122,7 @@ bool CoreLoop::abort(RequestId id) {
 Result<bool> CoreLoop::turn() {
   Impl& self = *impl_;
   if (!self.failure.is_ok()) return self.failure;
-  if (!self.collect_next && self.in_flight < self.depth && self.scheduler.has_work()) {
+  if (wants_to_plan()) {
     VLLM_RETURN_IF_ERROR(self.plan_step(EmptyPlans::kLaunch).status());
     return true;
   }
@@ -316,6 +316,11 @@ bool CoreLoop::idle() const {
 }
 bool CoreLoop::has_request(RequestId id) const { return impl_->live.contains(id); }
 int32_t CoreLoop::num_in_flight() const { return impl_->in_flight; }
+bool CoreLoop::wants_to_plan() const {
+  const Impl& self = *impl_;
+  return self.failure.is_ok() && !self.collect_next && self.in_flight < self.depth &&
+         self.scheduler.has_work();
+}
 int32_t CoreLoop::max_in_flight() const { return impl_->depth; }
 int64_t CoreLoop::num_requests() const { return static_cast<int64_t>(impl_->live.size()); }
 const Status& CoreLoop::failure() const { return impl_->failure; }

@@ -97,6 +97,8 @@ class CoreLoop {
   // Collects the oldest step in flight, of which there must be one, and processes its outputs.
   Status process_oldest();
   int32_t max_in_flight() const;
+  // Whether turn() would plan now, and not wait.
+  bool wants_to_plan() const;
 
   // Nothing lives, nothing is in flight and the executor has heard of every end: turn() would return false.
   bool idle() const;

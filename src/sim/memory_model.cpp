@@ -141,4 +141,11 @@ Result<InstanceMemory> instance_memory(const InstanceSpec& instance, const Optio
   return options.sim.mode == SimMode::kCompat ? compat_memory(instance) : native_memory(instance, options);
 }
 
+void match_blocks(InstanceMemory& memory, int64_t blocks, int64_t block_size) {
+  memory.blocks = blocks;
+  memory.tokens = blocks * block_size;
+  memory.block_bytes = memory.kv_bytes_per_token * block_size;
+  memory.decided_by = "match-capacity";
+}
+
 }  // namespace vllm

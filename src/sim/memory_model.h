@@ -51,6 +51,9 @@ Result<InstanceMemory> compat_memory(const InstanceSpec& instance);
 // the program's own; the instance's settings win.
 Result<InstanceMemory> native_memory(const InstanceSpec& instance, const Options& options);
 
+// As many usable blocks as a recording had, of its size.
+void match_blocks(InstanceMemory& memory, int64_t blocks, int64_t block_size);
+
 // By mode; --match-capacity is the caller's (it needs the recording).
 Result<InstanceMemory> instance_memory(const InstanceSpec& instance, const Options& options);
 

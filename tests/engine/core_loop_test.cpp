@@ -37,6 +37,42 @@ struct Fixture {
   CoreLoop loop;
 };
 
+// ---- the two halves of a turn
+
+TEST(CoreLoopHalves, ADriverDecidesWhenAStepStartsAndWhenItIsDone) {
+  SchedulerConfig config = scheduler_config(64, 1);
+  config.flight.max_plans = 3;
+  config.flight.known_tokens_only = true;
+  Fixture f(config, {.max_in_flight = 3});
+  EXPECT_EQ(f.loop.max_in_flight(), 3);
+  for (RequestId id = 1; id <= 2; ++id) {
+    EXPECT_TRUE(add_to(f.loop, {.id = id, .prompt = prompt_of(3), .max_tokens = 2}).is_ok());
+    EXPECT_NE(f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value(), nullptr);
+  }
+  // Everything is in flight, so there is nothing to plan: nothing is launched or counted.
+  EXPECT_EQ(f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value(), nullptr);
+  EXPECT_EQ(f.loop.num_in_flight(), 2);
+  EXPECT_TRUE(f.loop.process_oldest().is_ok());
+  EXPECT_THAT(f.recorder.tokens[1].size(), 1u);
+  EXPECT_TRUE(f.recorder.tokens[2].empty());
+  EXPECT_EQ(f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value()->step, 2);
+  EXPECT_THAT(f.executor.calls, ElementsAre("L0", "L1", "C0", "L2"));
+}
+
+TEST(CoreLoopHalves, WhatADroppedPlanHadToTellComesWithTheNext) {
+  SchedulerConfig config = scheduler_config(64, 1);
+  Fixture f(config);
+  EXPECT_TRUE(add_to(f.loop, {.id = 1, .prompt = prompt_of(3), .max_tokens = 1}).is_ok());
+  EXPECT_NE(f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value(), nullptr);
+  EXPECT_TRUE(f.loop.process_oldest().is_ok());
+  EXPECT_EQ(f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value(), nullptr);
+  EXPECT_EQ(f.executor.num_known(), 1u);
+  EXPECT_TRUE(add_to(f.loop, {.id = 2, .prompt = prompt_of(3), .max_tokens = 1}).is_ok());
+  const StepPlan* plan = f.loop.plan_step(CoreLoop::EmptyPlans::kDrop).value();
+  EXPECT_THAT(plan->ended, ElementsAre(1u));
+  EXPECT_EQ(plan->step, 1);
+}
+
 // ---- the order of calls
 
 TEST(CoreLoop, DepthOneWaitsForEachStepAndTellsTheExecutorOfTheLastEnd) {

@@ -52,6 +52,41 @@ TEST(BlockPool, TheOlderRuleSendsEveryFreedBlockToTheTail) {
   EXPECT_THAT(pool.free_list(), ElementsAre(4, 5, 3, 2, 1));
 }
 
+TEST(BlockPool, TheNewestBlockTakesTheNameFromTheOlderOne) {
+  BlockPool pool(6, {.null_block = true, .unhashed_to_front = false, .newest_owns_name = true});
+  const auto blocks = take(pool, 3);
+  pool.index(1, name(7), 0);
+  pool.index(2, name(7), 0);
+  EXPECT_EQ(pool.lookup(name(7), 0), 2);
+  EXPECT_FALSE(pool.has_hash(1));
+  pool.release(blocks);
+  EXPECT_EQ(pool.num_cached(), 1);
+  // When the owner goes, nobody has the name, although block 1 holds the same tokens.
+  while (pool.num_free() > 0) {
+    if (pool.allocate() == 2) break;
+  }
+  EXPECT_EQ(pool.lookup(name(7), 0), kNoBlock);
+}
+
+TEST(BlockPool, CountsFreeBlocksWithAName) {
+  BlockPool pool(6);
+  const auto blocks = take(pool, 3);
+  pool.index(1, name(1), 0);
+  pool.index(2, name(2), 0);
+  EXPECT_EQ(pool.num_cached(), 0);
+  pool.release(blocks);
+  EXPECT_EQ(pool.num_cached(), 2);
+  pool.touch(1);
+  EXPECT_EQ(pool.num_cached(), 1);
+  pool.forget(2);
+  EXPECT_EQ(pool.num_cached(), 0);
+  pool.release(std::vector<BlockId>{1});
+  EXPECT_EQ(pool.num_cached(), 1);
+  take(pool, 5);
+  EXPECT_EQ(pool.num_cached(), 0);
+  EXPECT_EQ(pool.lookup(name(1), 0), kNoBlock);
+}
+
 TEST(BlockPool, OnlyBlocksThatNobodyReferencesBecomeFree) {
   BlockPool pool(5);
   const auto blocks = take(pool, 2);

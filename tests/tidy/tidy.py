@@ -28,6 +28,15 @@ BANNED = [
     (r"\busing\s+namespace\s+std\b", "using namespace std", []),
     (r"\b(TODO|FIXME|XXX)\b", "an unfinished note", []),
 ]
+# What decides exists once: sim/ links the scheduler and the pool and asks them; it has no queue, budget or block
+# arithmetic of its own. Bytes of blocks are memory_model's.
+SIM_DECIDES = [
+    (r"\b(WaitingQueue|RequestTable|BlockTables|PrefixHasher)\b", "a part of the scheduler"),
+    (r"\bBlockPool\s+\w+\s*[;({=]", "a block pool of its own"),
+    (r"\b\w*(budget|waiting_queue|free_list)\w*\b", "a queue, budget or free list of its own"),
+    (r"[/%*]\s*(\w+(\.|->))*block_size\b|\bblock_size(\(\))?\s*[/%*]", "block arithmetic"),
+]
+SIM_DECIDES_OWNERS = ["src/sim/memory_model.cpp", "src/sim/memory_model.h"]
 CODE_DIRS = ["src", "apps", "include", "benchmarks"]
 FORMATTED_DIRS = ["src", "apps", "include", "benchmarks", "tests", "examples"]
 MAX_LINES = 800
@@ -90,6 +99,15 @@ def check_banned(path, text):
                 yield f"{path}:{number}: {name}"
 
 
+def check_sim_decides(path, text):
+    if not path.startswith("src/sim/") or path in SIM_DECIDES_OWNERS:
+        return
+    for number, line in enumerate(strip_comments_and_strings(text).split("\n"), 1):
+        for pattern, name in SIM_DECIDES:
+            if re.search(pattern, line):
+                yield f"{path}:{number}: {name}: sim/ asks the scheduler and the pool"
+
+
 def check_length(path, text):
     lines = text.count("\n")
     if path.endswith(CODE_SUFFIXES + (".py",)) and lines > MAX_LINES:
@@ -149,6 +167,7 @@ def check_tree(root, with_format=True):
         if path.endswith(CODE_SUFFIXES):
             problems += check_includes(path, text, names)
             problems += check_banned(path, text)
+            problems += check_sim_decides(path, text)
             problems += check_header(path, text)
         problems += check_length(path, text)
     problems += check_unused(files, texts)
@@ -177,6 +196,11 @@ def self_test():
             "pool.free(b);\n", "queue.random_order();\n"]
     for code in good:
         assert not list(check_banned("src/kv/x.cpp", code)), code
+    for code in ["WaitingQueue queue;", "BlockPool pool(3);", "int token_budget = 3;", "n = tokens / spec.block_size;",
+                 "n = block_size * 3;"]:
+        assert list(check_sim_decides("src/sim/x.cpp", code)), code
+        assert not list(check_sim_decides("src/sched/x.cpp", code)), code
+    assert not list(check_sim_decides("src/sim/x.cpp", "const BlockPool& pool = scheduler.pool();"))
     names = {"src/sched/scheduler.h", "src/kv/plan.h", "src/sim/a.h", "src/server/a.h"}
     assert list(check_includes("src/kv/a.cpp", '#include "sched/scheduler.h"\n', names))
     assert not list(check_includes("src/sched/a.cpp", '#include "kv/plan.h"\n', names))
