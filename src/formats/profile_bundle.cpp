@@ -62,7 +62,6 @@ class KeySets {
     }
     return {0, -1};
   }
-  void clear() { sets_.clear(); }
 
  private:
   std::vector<std::pair<KeySet, size_t>> sets_;
@@ -113,7 +112,6 @@ Status check_attention_holes(const std::vector<AttentionRow>& rows, const std::s
       const size_t slice_begin = i;
       decodes.push_back(rows[i].n_decode);
       prefills.clear();
-      points.clear();
       while (i < rows.size() && rows[i].prefill_chunk == rows[slice_begin].prefill_chunk &&
              rows[i].n_decode == rows[slice_begin].n_decode) {
         const size_t row_begin = i;
@@ -127,11 +125,11 @@ Status check_attention_holes(const std::vector<AttentionRow>& rows, const std::s
         }
         points.add(kvs, row_begin);
       }
-      if (const auto [place, key] = points.hole(); key >= 0) return hole(place, "kv_decode", key, false);
       slices.add(prefills, slice_begin);
     }
     chunks.add(decodes, chunk_begin);
   }
+  if (const auto [place, key] = points.hole(); key >= 0) return hole(place, "kv_decode", key, false);
   if (const auto [place, key] = slices.hole(); key >= 0) return hole(place, "kv_prefill", key, true);
   if (const auto [place, key] = chunks.hole(); key >= 0) return hole(place, "n_decode", key, true);
   return Status::ok();

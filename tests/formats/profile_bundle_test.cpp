@@ -244,6 +244,11 @@ TEST(ProfileHoleTest, AttentionMayBeRaggedButNotDamaged) {
   EXPECT_THAT(without([](const auto& p) { return p[0] == 16 && p[2] == 4; }),
               HasSubstr("prefill_chunk 16 has no row with n_decode 4"));
   EXPECT_EQ(without([](const auto& p) { return p[0] == 16 && p[2] == 8; }), "accepted");  // it ends earlier
+  // A slice of decodes alone has one row: others like it show what it lacks.
+  EXPECT_THAT(without([](const auto& p) {
+                return p == std::array{0, 0, 4, 32};
+              }),
+              HasSubstr("prefill_chunk 0, n_decode 4, kv_prefill 0 has no row with kv_decode 32"));
 }
 
 TEST(ProfileHoleTest, UnionsOfTwoProgressionsAreWhole) {
