@@ -5,6 +5,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -15,8 +17,13 @@
 namespace vllm {
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 18;
-constexpr size_t kFirstBufferBytes = size_t{1} << 20;
+constexpr size_t kMinBlockBytes = size_t{1} << 12, kMaxBlockBytes = size_t{1} << 18;
+
+// A small file needs no large buffers: cleared pages would be most of the work of reading it.
+size_t block_bytes_for(const struct stat& info) {
+  if (!S_ISREG(info.st_mode) || info.st_size < 0) return kMaxBlockBytes;
+  return std::clamp(std::bit_ceil(static_cast<size_t>(info.st_size) + 1), kMinBlockBytes, kMaxBlockBytes);
+}
 
 }  // namespace
 
@@ -24,6 +31,7 @@ struct LineReader::Impl {
   std::string path;
   LineReaderOptions options;
   int fd = -1;
+  size_t block_bytes = kMaxBlockBytes;  // read at once
   Sha256 hash;
 
   // Compressed files go through `packed`; plain ones are read into `buffer` at once.
@@ -105,7 +113,7 @@ struct LineReader::Impl {
       scanned -= begin;
       begin = 0;
     }
-    if (end + kBlockBytes + kPadding > buffer.size()) buffer.resize(buffer.size() * 2);
+    if (end + block_bytes + kPadding > buffer.size()) buffer.resize(buffer.size() * 2);
     const size_t room = buffer.size() - end - kPadding;
     VLLM_ASSIGN_OR_RETURN(
         const size_t n, gzip ? inflate_some(buffer.data() + end, room) : read_raw(buffer.data() + end, room));
@@ -131,17 +139,19 @@ Result<LineReader> LineReader::open(const std::string& path, const LineReaderOpt
     return bad_input("{}: cannot be read ({})", path, std::generic_category().message(errno));
   }
   struct stat info {};
-  if (fstat(s.fd, &info) == 0 && S_ISDIR(info.st_mode))
-    return bad_input("{}: is a directory, a file is needed", path);
-  s.buffer.resize(kFirstBufferBytes);
-  VLLM_ASSIGN_OR_RETURN(s.end, s.read_raw(s.buffer.data(), kBlockBytes));
+  if (fstat(s.fd, &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return bad_input("{}: is a directory, a file is needed", path);
+    s.block_bytes = block_bytes_for(info);
+  }
+  s.buffer.resize(4 * s.block_bytes);
+  VLLM_ASSIGN_OR_RETURN(s.end, s.read_raw(s.buffer.data(), s.block_bytes));
   s.gzip = s.end >= 2 && static_cast<unsigned char>(s.buffer[0]) == 0x1f &&
            static_cast<unsigned char>(s.buffer[1]) == 0x8b;
   if (s.gzip) {
     // 16: a gzip header, and nothing else, is expected.
     if (inflateInit2(&s.stream, 15 + 16) != Z_OK) return failed("{}: zlib cannot be started", path);
     s.stream_open = s.inside_member = true;
-    s.packed.resize(kBlockBytes);
+    s.packed.resize(s.block_bytes);
     std::memcpy(s.packed.data(), s.buffer.data(), s.end);
     s.stream.next_in = s.packed.data();
     s.stream.avail_in = static_cast<uInt>(s.end);
@@ -178,7 +188,7 @@ Result<std::optional<std::string_view>> LineReader::next() {
 int64_t LineReader::line() const { return impl_->line; }
 
 Result<std::string> LineReader::sha256() {
-  std::vector<char> rest(kBlockBytes);
+  std::vector<char> rest(impl_->block_bytes);
   while (true) {
     VLLM_ASSIGN_OR_RETURN(const size_t n, impl_->read_raw(rest.data(), rest.size()));
     if (n == 0) return impl_->hash.hex();

@@ -80,8 +80,12 @@ INSTANTIATE_TEST_SUITE_P(AllIsas, TinyGoldenTest, ::testing::Values(Isa::kGeneri
 // ---- SmolLM2
 // ----------------------------------------------------------------------------------------------------
 
-constexpr double kNearTieNats = 0.005;
-constexpr double kLogprobTolerance = 1e-3;
+// How far a run may be from the float32 reference.
+struct Tolerance {
+  KvCacheDType kv = KvCacheDType::kFloat32;
+  double near_tie_nats = 0.005;  // another token is allowed where the two best are closer than this
+  double logprob = 1e-3;
+};
 
 double logprob(const std::vector<float>& logits, int32_t token) {
   double greatest = -INFINITY, sum = 0;
@@ -96,12 +100,13 @@ struct Comparison {
   double largest_logprob_error = 0;
 };
 
-void compare(const Json& golden, const PlanDriver::Sequence& ours, size_t prompt, Comparison& comparison) {
+void compare(const Json& golden, const PlanDriver::Sequence& ours, size_t prompt, const Tolerance& tolerance,
+             Comparison& comparison) {
   const std::vector<int32_t> generated = ours.generated();
   for (size_t i = 0; i < golden["tokens"].size(); ++i) {
     const auto expected = golden["tokens"][i].get<int32_t>();
     if (generated.at(i) != expected) {
-      EXPECT_LE(golden["gaps"][i].get<double>(), kNearTieNats)
+      EXPECT_LE(golden["gaps"][i].get<double>(), tolerance.near_tie_nats)
           << "prompt " << prompt << ", step " << i << ": " << generated[i] << " instead of " << expected;
       ++comparison.near_ties;
       return;  // from here on the two continue different texts
@@ -109,43 +114,70 @@ void compare(const Json& golden, const PlanDriver::Sequence& ours, size_t prompt
     ++comparison.tokens;
     const double error = std::abs(logprob(ours.logits.at(i), expected) - golden["logprobs"][i].get<double>());
     comparison.largest_logprob_error = std::max(comparison.largest_logprob_error, error);
-    ASSERT_LE(error, kLogprobTolerance) << "prompt " << prompt << ", step " << i;
+    ASSERT_LE(error, tolerance.logprob) << "prompt " << prompt << ", step " << i;
   }
 }
 
-TEST(SmolLm2GoldenTest, GreedyTokensEqualTheReference) {
-  const auto model = default_model_path();
-  if (!model)
-    GTEST_SKIP() << "models/SmolLM2-135M-Instruct.Q4_1.gguf is not there (scripts/setup puts it there)";
+// All prompts together: first their prefills, then everybody decodes. Sanitizers make this slow, so there the
+// two shortest do.
+Comparison continue_prompts(const std::string& model, const Tolerance& tolerance) {
+  Comparison comparison;
   const Json golden = read_json_file(golden_path("smollm2_greedy.json")).value();
-  ASSERT_EQ(golden["prompts"].size(), 20u);
   const auto steps = golden["steps"].get<int>();
   RigOptions options;
   options.blocks = 400;
-  const auto rig = make_rig(*model, options);
-  ASSERT_NE(rig, nullptr);
-  // All together: prompts first, then everybody decodes. Sanitizers make this slow, so there the two shortest
-  // do.
+  options.kv = tolerance.kv;
+  const auto rig = make_rig(model, options);
+  if (rig == nullptr) return comparison;
   std::vector<RequestId> used;
   for (size_t i = 0; i < golden["prompts"].size(); ++i) {
     const std::vector<int32_t> ids = golden["prompts"][i]["ids"];
     if (sanitized() && (ids.size() > 10 || used.size() == 2)) continue;
     rig->driver->add(i, ids);
-    ASSERT_TRUE(rig->driver->step({{i, static_cast<int32_t>(ids.size())}}).is_ok());
+    EXPECT_TRUE(rig->driver->step({{i, static_cast<int32_t>(ids.size())}}).is_ok());
     used.push_back(i);
   }
   for (int step = 1; step < steps; ++step) {
     std::vector<PlanDriver::Piece> pieces;
     for (const RequestId id : used) pieces.push_back({id, 1});
-    ASSERT_TRUE(rig->driver->step(pieces).is_ok());
+    EXPECT_TRUE(rig->driver->step(pieces).is_ok());
   }
-  Comparison comparison;
-  for (const RequestId id : used) compare(golden["prompts"][id], rig->driver->at(id), id, comparison);
+  for (const RequestId id : used) {
+    compare(golden["prompts"][id], rig->driver->at(id), id, tolerance, comparison);
+  }
+  EXPECT_EQ(used.size(), sanitized() ? 2u : 20u);
+  return comparison;
+}
+
+class SmolLm2GoldenTest : public ::testing::TestWithParam<Tolerance> {};
+
+TEST_P(SmolLm2GoldenTest, GreedyTokensEqualTheReference) {
+  const auto model = default_model_path();
+  if (!model)
+    GTEST_SKIP() << "models/SmolLM2-135M-Instruct.Q4_1.gguf is not there (scripts/setup puts it there)";
+  const Comparison comparison = continue_prompts(*model, GetParam());
+  EXPECT_GT(comparison.tokens, sanitized() ? 60 : 640);
   RecordProperty("tokens_compared", comparison.tokens);
   RecordProperty("near_ties", comparison.near_ties);
   fmt::print("{} tokens compared, {} near ties, largest log-probability error {:.2g}\n", comparison.tokens,
              comparison.near_ties, comparison.largest_logprob_error);
 }
+
+// bfloat16 keeps eight bits of each key and value: a logit moves by a few hundredths, so only closer choices
+// may turn.
+INSTANTIATE_TEST_SUITE_P(KvDTypes, SmolLm2GoldenTest,
+                         ::testing::Values(Tolerance{}, Tolerance{KvCacheDType::kBFloat16, 0.1, 0.2},
+                                           Tolerance{KvCacheDType::kFloat16, 0.02, 0.03}),
+                         [](const auto& info) {
+                           switch (info.param.kv) {
+                             case KvCacheDType::kBFloat16:
+                               return "bfloat16";
+                             case KvCacheDType::kFloat16:
+                               return "float16";
+                             default:
+                               return "float32";
+                           }
+                         });
 
 }  // namespace
 }  // namespace vllm::testing
