@@ -168,8 +168,8 @@ TEST_P(SmolLm2GoldenTest, GreedyTokensEqualTheReference) {
 INSTANTIATE_TEST_SUITE_P(KvDTypes, SmolLm2GoldenTest,
                          ::testing::Values(Tolerance{}, Tolerance{KvCacheDType::kBFloat16, 0.1, 0.2},
                                            Tolerance{KvCacheDType::kFloat16, 0.02, 0.03}),
-                         [](const auto& info) {
-                           switch (info.param.kv) {
+                         [](const auto& dtype) {
+                           switch (dtype.param.kv) {
                              case KvCacheDType::kBFloat16:
                                return "bfloat16";
                              case KvCacheDType::kFloat16:
