@@ -34,7 +34,10 @@ SchedulerConfig random_limits(Random& random) {
   config.options.enable_prefix_caching = random.below(4) != 0;
   config.options.reserve_full_isl = random.below(2) == 0;
   config.options.watermark = random.below(3) == 0 ? 0.05 : 0.0;
-  config.options.long_prefill_token_threshold = random.below(3) == 0 ? 7 : 0;
+  // Not with priorities: prompts in small chunks that preempt each other in turn never end under vLLM's
+  // rules.
+  const bool small_chunks = random.below(3) == 0 && config.options.policy == SchedulingPolicy::kFcfs;
+  config.options.long_prefill_token_threshold = small_chunks ? 7 : 0;
   if (random.below(4) == 0) {
     config.options.enable_chunked_prefill = false;
     config.options.max_num_batched_tokens = static_cast<int>(config.max_model_len + random.between(0, 40));
@@ -85,13 +88,13 @@ TimeNs step_ns(const StepShape& shape) {
   return 300'000 + shape.batch.tokens * 20'000 + (shape.batch.decode_kv_max % 7) * 100'000;
 }
 
-struct Run {
+struct Outcome {
   std::vector<std::string> plans;
   std::map<RequestId, TimeNs> ends;
   int64_t preemptions = 0, hits = 0;
 };
 
-Run run_engine(const World& world) {
+Outcome run_engine(const World& world) {
   VirtualClock clock;
   Recorder recorder;
   FakeExecutor::Script script;
@@ -101,7 +104,7 @@ Run run_engine(const World& world) {
   FakeExecutor executor(clock, script);
   CoreLoop loop(world.config, executor, clock, &recorder);
   testing::replay(loop, clock, world.requests);
-  Run run;
+  Outcome run;
   run.plans = executor.digests;
   for (const auto& [id, times] : recorder.token_times) run.ends[id] = times.back();
   run.preemptions = loop.counters().preemptions;
@@ -120,8 +123,8 @@ class GivenTimes final : public StepSource {
   TimeNs longest_ns() const override { return 0; }
 };
 
-Run run_simulator(const World& world) {
-  Run run;
+Outcome run_simulator(const World& world) {
+  Outcome run;
   GivenTimes times;
   VirtualClock clock;
   RequestLedger ledger;
@@ -154,8 +157,8 @@ TEST(EngineEquality, RandomWorldsGiveTheSamePlans) {
   int64_t preemptions = 0, hits = 0, plans = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     const World world = random_world(seed);
-    const Run engine = run_engine(world);
-    const Run simulator = run_simulator(world);
+    const Outcome engine = run_engine(world);
+    const Outcome simulator = run_simulator(world);
     ASSERT_EQ(engine.plans.size(), simulator.plans.size()) << "seed " << seed;
     for (size_t i = 0; i < engine.plans.size(); ++i) {
       ASSERT_EQ(engine.plans[i], simulator.plans[i]) << "seed " << seed << ", plan " << i;
