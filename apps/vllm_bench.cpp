@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "bench/check_schedule.h"
 #include "bench/run.h"
+#include "bench/validate.h"
 #include "common/interrupt.h"
 #include "common/program.h"
 #include "config/option_table.h"
@@ -27,7 +28,7 @@ int bench_main(const std::vector<std::string>& args) {
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (first == "run") return run_program(Program::kBenchRun, rest, replay);
   if (first == "check-schedule") return run_program(Program::kBenchCheckSchedule, rest, check_schedule);
-  if (first == "validate") return run_program(Program::kBenchValidate, rest, nullptr);
+  if (first == "validate") return run_program(Program::kBenchValidate, rest, validate);
   const std::string near = nearest_name(first, {"run", "check-schedule", "validate"});
   return report_error("vllm-bench",
                       usage_error("unknown subcommand '{}'{}; accepted is run, check-schedule, validate, "

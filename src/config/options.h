@@ -149,8 +149,8 @@ struct ValidateOptions {
   std::string output_subdir = "validation";
   std::string prefix;
   std::string title = "vLLM vs LLMServingSim";
+  std::string workloads_root;  // empty: a dataset is looked up only as the log names it
   ArrivalAnchor arrival_anchor = ArrivalAnchor::kPickup;
-  bool no_plots = false;
   bool force = false;
 };
 

@@ -145,6 +145,10 @@ void declare_validate(OptionTable& t, Options& o) {
     return Status::ok();
   };
   t.text("title", v.title, "TEXT", "a title", validate, "Ends the titles of the plots.");
+  t.text(
+      "workloads-root", v.workloads_root, "DIR", "a folder with workload files", validate,
+      "Where the dataset that the simulator's log names is looked up by its file name, if it is not at its "
+      "path; its hash is compared with the recorded one.");
   t.choice("arrival-anchor", v.arrival_anchor,
            Choices<ArrivalAnchor>{{"pickup", ArrivalAnchor::kPickup}, {"queued", ArrivalAnchor::kQueued}},
            validate,

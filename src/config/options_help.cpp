@@ -93,7 +93,7 @@ ProgramText text_of(Program program) {
 constexpr const char* kSubcommands[][2] = {
     {"run", "Replay a workload through an engine and record it."},
     {"check-schedule", "Compare our scheduler's plans with a recorded step log."},
-    {"validate", "Compare a recorded run with a simulated one. Not built yet."},
+    {"validate", "Compare a recorded run with a simulated one."},
     {"(none)", "The load mode with the options below. Not built yet, but for --print-plan."},
 };
 

@@ -145,14 +145,13 @@ std::optional<std::string> not_built_yet(Program program) {
     case Program::kBenchLoad:
       return "the load mode (vllm-bench without a subcommand) is not built yet; --print-plan works, and so "
              "do the "
-             "subcommands run and check-schedule";
-    case Program::kBenchValidate:
-      return "validate is not built yet (it comes with the simulator)";
+             "subcommands run, check-schedule and validate";
     case Program::kProfile:
       return "profiling is not built yet; --print-plan works";
     case Program::kBenchRun:
     case Program::kBenchCheckSchedule:
     case Program::kSim:
+    case Program::kBenchValidate:
     case Program::kWorkload:
       break;
   }

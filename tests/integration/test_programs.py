@@ -128,15 +128,15 @@ class Refusals(ProgramsTest):
         self.refused(run(["vllm-bench", "rnu"]), "unknown subcommand 'rnu'", "did you mean run?")
 
     def test_what_is_not_built_says_so(self):
-        for command in (["vllm-server"], ["vllm-cli"], ["vllm-sim"], ["vllm-profile"], ["vllm-bench", "validate"]):
+        for command in (["vllm-server"], ["vllm-cli"], ["vllm-sim"], ["vllm-profile"]):
             self.refused(run(command), " ".join(command) + ": ", "not built yet")
-            if command != ["vllm-bench", "validate"]:
-                self.refused(run(command, "--model", self.model(MODELS["llama"])), "not built yet")
+            self.refused(run(command, "--model", self.model(MODELS["llama"])), "not built yet")
         self.refused(run(["vllm-bench"], "--model", "m"), "load mode", "not built yet")
 
     def test_required_options(self):
         self.refused(run(["vllm-bench", "run"]), "--model", "--dataset", "--output-dir", "missing")
         self.refused(run(["vllm-bench", "check-schedule"]), "--bench-dir", "--dataset", "missing")
+        self.refused(run(["vllm-bench", "validate"]), "--bench-dir", "--sim-csv", "--sim-log", "missing")
         self.refused(run(["vllm-workload"]), "--output", "missing")
         for command in PLANNERS:
             self.refused(run(command, "--print-plan"), "--model is missing")
