@@ -260,7 +260,10 @@ TEST(OptionsTest, ValuesMayBeginWithADash) {
   EXPECT_EQ(parse(Program::kBenchRun, {"--model", "-m", "--dataset=--d", "--output-dir", "o"})
                 .options.bench_run.dataset,
             "--d");
-  EXPECT_EQ(parse(Program::kBenchValidate, {"--prefix="}).options.validate.prefix, "");
+  EXPECT_EQ(
+      parse(Program::kBenchValidate, {"--bench-dir", "a", "--sim-csv", "c", "--sim-log", "l", "--prefix="})
+          .options.validate.prefix,
+      "");
 }
 
 TEST(OptionsTest, ListsCollectTheirValues) {
@@ -268,9 +271,10 @@ TEST(OptionsTest, ListsCollectTheirValues) {
       plan(Program::kBenchLoad, {"--goodput", "ttft:500", "tpot:50", "--percentiles", "50,99"}).options;
   EXPECT_EQ(o.load.goodput, (std::vector<std::string>{"ttft:500", "tpot:50"}));
   EXPECT_EQ(o.load.percentiles, (std::vector<double>{50, 99}));
-  EXPECT_EQ(
-      parse(Program::kBenchValidate, {"--bench-dir", "a", "--bench-dir", "b"}).options.validate.bench_dirs,
-      (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(parse(Program::kBenchValidate,
+                  {"--bench-dir", "a", "--bench-dir", "b", "--sim-csv", "c", "--sim-log", "l"})
+                .options.validate.bench_dirs,
+            (std::vector<std::string>{"a", "b"}));
 }
 
 TEST(OptionsTest, InfinityWhereItHasAMeaning) {
