@@ -342,8 +342,7 @@ TEST(OptionsSupportedTest, PlansMayBeForOtherMachines) {
 }
 
 TEST(OptionsSupportedTest, WhatIsNotBuiltSaysSo) {
-  for (const Program p :
-       {Program::kServer, Program::kCli, Program::kBenchLoad, Program::kSim, Program::kProfile}) {
+  for (const Program p : {Program::kServer, Program::kCli, Program::kBenchLoad, Program::kProfile}) {
     ASSERT_TRUE(not_built_yet(p)) << program_name(p);
     EXPECT_THAT(*not_built_yet(p), HasSubstr("not built yet"));
     EXPECT_TRUE(parse_options(p, {}).is_ok()) << program_name(p);  // so that it can be said

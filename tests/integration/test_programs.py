@@ -128,7 +128,7 @@ class Refusals(ProgramsTest):
         self.refused(run(["vllm-bench", "rnu"]), "unknown subcommand 'rnu'", "did you mean run?")
 
     def test_what_is_not_built_says_so(self):
-        for command in (["vllm-server"], ["vllm-cli"], ["vllm-sim"], ["vllm-profile"]):
+        for command in (["vllm-server"], ["vllm-cli"], ["vllm-profile"]):
             self.refused(run(command), " ".join(command) + ": ", "not built yet")
             self.refused(run(command, "--model", self.model(MODELS["llama"])), "not built yet")
         self.refused(run(["vllm-bench"], "--model", "m"), "load mode", "not built yet")
