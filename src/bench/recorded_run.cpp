@@ -1,7 +1,6 @@
 // Reading of a recorded run with its step log, and what must fit together in it.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -11,17 +10,6 @@
 
 namespace vllm {
 namespace {
-
-Result<std::string> step_log_path(const std::string& dir) {
-  for (const char* name : {"steps.bin", "steps.jsonl", "steps.jsonl.gz"}) {
-    const std::string path = join_path(dir, name);
-    if (file_exists(path)) return path;
-  }
-  return bad_input(
-      "{}: no step log; a steps.bin, steps.jsonl or steps.jsonl.gz is needed (record one with "
-      "vllm-bench run --record-steps)",
-      dir);
-}
 
 TimeNs to_ns(double seconds) { return static_cast<TimeNs>(std::llround(seconds * 1e9)); }
 
@@ -113,7 +101,7 @@ Status read_requests(RecordedRun& run) {
 }
 
 Status read_steps(RecordedRun& run) {
-  VLLM_ASSIGN_OR_RETURN(const std::string path, step_log_path(run.dir));
+  VLLM_ASSIGN_OR_RETURN(const std::string path, find_step_log(run.dir));
   VLLM_ASSIGN_OR_RETURN(run.steps, read_step_log(path));
   if (run.steps.empty()) return bad_input("{}: it has no steps", path);
   std::set<int64_t> known;
@@ -140,19 +128,6 @@ Status read_steps(RecordedRun& run) {
 }
 
 }  // namespace
-
-std::optional<int64_t> request_row(const std::string& request_id) {
-  size_t dash = request_id.find('-');
-  while (dash != std::string::npos) {
-    const size_t begin = dash + 1;
-    dash = request_id.find('-', begin);
-    const size_t end = dash == std::string::npos ? request_id.size() : dash;
-    int64_t row = 0;
-    const auto [stop, error] = std::from_chars(request_id.data() + begin, request_id.data() + end, row);
-    if (error == std::errc() && stop == request_id.data() + end && end > begin && row >= 0) return row;
-  }
-  return std::nullopt;
-}
 
 int observed_depth(const std::vector<StepRecord>& steps) {
   for (size_t k = 1; k < steps.size(); ++k) {

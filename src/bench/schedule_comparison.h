@@ -41,10 +41,6 @@ struct RecordedRun {
 // names the file and the request.
 Result<RecordedRun> read_recorded_run(const std::string& dir, const std::string& dataset);
 
-// The number behind the first '-' that is followed by digits alone up to the next '-' or the end:
-// "replay-17-a4afb4d6" and "bench-17" are row 17. nullopt for ids of another form.
-std::optional<int64_t> request_row(const std::string& request_id);
-
 // 2 when some step was planned before the outputs of the one before were known.
 int observed_depth(const std::vector<StepRecord>& steps);
 

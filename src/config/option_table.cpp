@@ -173,6 +173,7 @@ OptionTable::OptionTable(Options& options) {
   declare_bench(options);
   declare_engine(options);
   declare_sim(options);
+  declare_step(options);
   declare_programs(options);
 }
 

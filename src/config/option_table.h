@@ -153,6 +153,7 @@ class OptionTable {
   void declare_engine(Options& options);    // options_engine.cpp: model, parallel, KV, scheduler
   void declare_bench(Options& options);     // options_bench.cpp: the subcommands of vllm-bench
   void declare_sim(Options& options);       // options_sim.cpp: vllm-sim
+  void declare_step(Options& options);      // options_step.cpp: step bundles, vllm-profile and vllm-sim
   void declare_programs(Options& options);  // options_programs.cpp: runtime, server, workload
 
   std::string group_;

@@ -203,6 +203,20 @@ struct SimOptions {
 // --cluster-config, or its default below --configs-root.
 std::string cluster_config_path(const SimOptions& options);
 
+// vllm-sim with a step bundle in place of a cluster and profiles.
+struct StepSimOptions {
+  std::string step_bundle;
+  std::string host_scale_from;
+  double speed = 1.0;
+  int seeds = 1;
+};
+
+// vllm-profile's jobs; the one that is built is --from-steps.
+struct ProfileOptions {
+  std::vector<std::string> from_steps, clean;
+  std::string output;
+};
+
 struct Options {
   Program program = Program::kServer;
   ModelOptions model;
@@ -217,6 +231,8 @@ struct Options {
   ValidateOptions validate;
   ServerOptions server;
   SimOptions sim;
+  StepSimOptions step_sim;
+  ProfileOptions profile;
   std::string config_file;
 };
 

@@ -45,8 +45,7 @@ void declare_model(OptionTable& t, Options& o) {
          "alone "
          "(enough for --print-plan and for --load-format dummy). vllm-workload reads its vocabulary size "
          "from it, vllm-sim the model's dimensions in place of those that --configs-root has for it.")
-      .required_by(ProgramSet{Program::kServer, Program::kCli, Program::kBenchRun, Program::kBenchLoad,
-                              Program::kProfile});
+      .required_by(ProgramSet{Program::kServer, Program::kCli, Program::kBenchRun, Program::kBenchLoad});
   t.choice(
       "load-format", o.model.load_format,
       Choices<LoadFormat>{{"auto", LoadFormat::kAuto}, {"dummy", LoadFormat::kDummy}}, engines,

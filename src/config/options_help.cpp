@@ -73,11 +73,12 @@ ProgramText text_of(Program program) {
           "--output sim.csv"};
     case Program::kProfile:
       return {
-          "Measures the engine's steps for the simulator. In this build it takes its options and prints the "
-          "KV plan "
-          "(--print-plan); profiling comes with a later release.",
-          "vllm-profile --model PATH [options]",
-          "vllm-profile --model models/SmolLM2-135M-Instruct.Q4_1.gguf --print-plan=json"};
+          "Fits a step bundle for vllm-sim to recordings with step logs, ours or vLLM's: what a step costs, "
+          "as "
+          "a "
+          "function of its plan. Measuring a device layer by layer comes with a later release.",
+          "vllm-profile --from-steps DIR... [--clean DIR...] --output BUNDLE [options]",
+          "vllm-profile --from-steps results/first results/second --clean results/third --output bundle"};
     case Program::kWorkload:
       return {
           "Makes a workload file for vllm-bench run: lengths, arrivals and token ids, all from --seed. Equal "

@@ -288,8 +288,53 @@ Status check_sim_together(const Options& o) {
   return Status::ok();
 }
 
+Status check_profile_together(const Options& o) {
+  const ProfileOptions& p = o.profile;
+  if (o.runtime.print_plan != PrintPlan::kNo) {
+    if (!o.model.model.empty()) return Status::ok();
+    return usage_error("--model is missing; --print-plan plans for it (vllm-profile --help explains it)");
+  }
+  if (p.from_steps.empty()) {
+    if (p.clean.empty()) return Status::ok();
+    return usage_error("--clean rescales what --from-steps fits; give --from-steps too");
+  }
+  if (p.output.empty()) {
+    return usage_error("--output is missing: the folder that --from-steps writes its step bundle to");
+  }
+  return Status::ok();
+}
+
+Status check_step_sim_together(const Options& o, const ParsedOptions& parsed) {
+  const StepSimOptions& s = o.step_sim;
+  if (s.step_bundle.empty()) {
+    for (const char* name : {"host-scale-from", "speed", "seeds"}) {
+      if (parsed.set(name)) return usage_error("--{} belongs to --step-bundle, which is not given", name);
+    }
+    return Status::ok();
+  }
+  if (o.sim.match_capacity.empty()) {
+    return usage_error(
+        "--match-capacity is missing: --step-bundle takes block count, block size and maximum length from a "
+        "recording");
+  }
+  if (o.sim.dataset.empty()) return usage_error("--dataset is missing: --step-bundle simulates a workload");
+  for (const char* name : {"cluster-config", "model", "num-blocks", "kv-cache-memory",
+                           "gpu-memory-utilization", "npu-memory-utilization", "block-size", "max-model-len",
+                           "device-memory", "host-overhead-us", "pickup-delay-us", "trace"}) {
+    if (!parsed.set(name)) continue;
+    return usage_error(
+        "--{} has no meaning with --step-bundle, which takes costs from the bundle and capacity from "
+        "--match-capacity; leave it out",
+        name);
+  }
+  if (o.sim.mode != SimMode::kNative) {
+    return usage_error("--mode compat has no meaning with --step-bundle; accepted is native");
+  }
+  return Status::ok();
+}
+
 // Options that depend on each other, whatever their order.
-Status check_together(const Options& o) {
+Status check_together(const Options& o, const ParsedOptions& parsed) {
   const WorkloadOptions& w = o.workload;
   if (o.program == Program::kWorkload) {
     if (w.input_len_min > w.input_len_max) {
@@ -303,7 +348,11 @@ Status check_together(const Options& o) {
       return usage_error("--vocab-size or --model is needed, to know which token ids there are");
     }
   }
-  if (o.program == Program::kSim) VLLM_RETURN_IF_ERROR(check_sim_together(o));
+  if (o.program == Program::kSim) {
+    VLLM_RETURN_IF_ERROR(check_sim_together(o));
+    VLLM_RETURN_IF_ERROR(check_step_sim_together(o, parsed));
+  }
+  if (o.program == Program::kProfile) VLLM_RETURN_IF_ERROR(check_profile_together(o));
   if (o.kv.device_memory && o.runtime.print_plan == PrintPlan::kNo && o.program != Program::kSim) {
     return usage_error(
         "--device-memory plans for a device that is not here; accepted with --print-plan or in vllm-sim");
@@ -426,7 +475,7 @@ Result<ParsedOptions> parse_options(Program program, const std::vector<std::stri
   apply_program_defaults(parsed.options, from_file, from_line);
   fill_resolved(table, program, from_file, from_line, parsed);
   VLLM_RETURN_IF_ERROR(check_required(table, program, parsed));
-  VLLM_RETURN_IF_ERROR(check_together(parsed.options));
+  VLLM_RETURN_IF_ERROR(check_together(parsed.options, parsed));
   return parsed;
 }
 

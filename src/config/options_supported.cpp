@@ -127,12 +127,23 @@ Status check_sim(const ParsedOptions& parsed) {
   return parsed.options.sim.mode == SimMode::kCompat ? check_compat(parsed) : Status::ok();
 }
 
+// One job of the profiler is built.
+Status check_profile(const Options& o) {
+  if (o.program != Program::kProfile || o.runtime.print_plan != PrintPlan::kNo) return Status::ok();
+  if (!o.profile.from_steps.empty()) return Status::ok();
+  return refused(
+      "measuring a device layer by layer is not built yet; --from-steps fits a step bundle to recordings, "
+      "and "
+      "--print-plan works");
+}
+
 }  // namespace
 
 Status check_supported(const ParsedOptions& parsed) {
   VLLM_RETURN_IF_ERROR(check_ranks(parsed.options));
   VLLM_RETURN_IF_ERROR(check_device(parsed.options));
   VLLM_RETURN_IF_ERROR(check_sim(parsed));
+  VLLM_RETURN_IF_ERROR(check_profile(parsed.options));
   return check_bench_run(parsed);
 }
 
@@ -146,12 +157,11 @@ std::optional<std::string> not_built_yet(Program program) {
       return "the load mode (vllm-bench without a subcommand) is not built yet; --print-plan works, and so "
              "do the "
              "subcommands run, check-schedule and validate";
-    case Program::kProfile:
-      return "profiling is not built yet; --print-plan works";
     case Program::kBenchRun:
     case Program::kBenchCheckSchedule:
-    case Program::kSim:
     case Program::kBenchValidate:
+    case Program::kSim:
+    case Program::kProfile:
     case Program::kWorkload:
       break;
   }

@@ -252,4 +252,17 @@ Result<std::vector<TimeseriesRow>> read_timeseries_csv(const std::string& path) 
   }
 }
 
+std::optional<int64_t> request_row(const std::string& request_id) {
+  size_t dash = request_id.find('-');
+  while (dash != std::string::npos) {
+    const size_t begin = dash + 1;
+    dash = request_id.find('-', begin);
+    const size_t end = dash == std::string::npos ? request_id.size() : dash;
+    int64_t row = 0;
+    const auto [stop, error] = std::from_chars(request_id.data() + begin, request_id.data() + end, row);
+    if (error == std::errc() && stop == request_id.data() + end && end > begin && row >= 0) return row;
+  }
+  return std::nullopt;
+}
+
 }  // namespace vllm

@@ -64,7 +64,12 @@ struct RecordedLimits {
   bool chunked_prefill = true, prefix_caching = true, reserve_full_isl = true, priority_policy = false;
   double watermark = 0;
   std::optional<int> scheduling_depth;  // 1 or 2; async scheduling is 2
+  int64_t kv_tokens() const { return num_blocks * block_size; }
 };
 Result<RecordedLimits> recorded_limits(const Json& meta, const std::string& path);
+
+// The number behind the first '-' that is followed by digits alone up to the next '-' or the end:
+// "replay-17-a4afb4d6" and "bench-17" are row 17. nullopt for ids of another form.
+std::optional<int64_t> request_row(const std::string& request_id);
 
 }  // namespace vllm

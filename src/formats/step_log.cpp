@@ -266,4 +266,15 @@ Status write_step_log_jsonl(const std::string& path, const std::vector<StepRecor
   return file.commit();
 }
 
+Result<std::string> find_step_log(const std::string& dir) {
+  for (const char* name : {"steps.bin", "steps.jsonl", "steps.jsonl.gz"}) {
+    const std::string path = join_path(dir, name);
+    if (file_exists(path)) return path;
+  }
+  return bad_input(
+      "{}: no step log; a steps.bin, steps.jsonl or steps.jsonl.gz is needed (record one with "
+      "vllm-bench run --record-steps)",
+      dir);
+}
+
 }  // namespace vllm

@@ -54,6 +54,9 @@ class StepLogWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+// The path of the step log in the folder of a recording.
+Result<std::string> find_step_log(const std::string& dir);
+
 // Reads steps.bin, steps.jsonl or steps.jsonl.gz, by content. A malformed record is an error with its number
 // or line.
 Result<std::vector<StepRecord>> read_step_log(const std::string& path);

@@ -14,6 +14,7 @@
 #include "sim/sim_log.h"
 #include "sim/sim_report.h"
 #include "sim/sim_setup.h"
+#include "sim/step_sim.h"
 
 namespace vllm {
 namespace {
@@ -145,6 +146,9 @@ std::vector<KvInitLine> kv_lines(const SimSetup& setup) {
 }  // namespace
 
 Status simulate(const ParsedOptions& parsed, Clock& wall, const std::atomic<bool>& interrupt) {
+  if (!parsed.options.step_sim.step_bundle.empty()) {
+    return simulate_with_step_bundle(parsed, wall, interrupt);
+  }
   const TimeNs started_ns = wall.now_ns();
   const SimOptions& options = parsed.options.sim;
   const std::string run_id = run_id_of(parsed);

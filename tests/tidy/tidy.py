@@ -12,7 +12,7 @@ import sys
 ORDER = ["base", "formats", "config", "metrics", "kv", "sched", "sample", "model", "text", "backend", "net", "workload",
          "engine", "server", "sim", "profile", "bench"]
 FRONT_ENDS = ["server", "sim", "profile", "bench"]
-FRONT_END_EXCEPTIONS = {("bench", "sim"), ("bench", "profile")}
+FRONT_END_EXCEPTIONS = {("bench", "sim"), ("bench", "profile"), ("profile", "sim")}
 
 # Pattern, what it is called, and the files that own it.
 BANNED = [
