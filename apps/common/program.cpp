@@ -1,6 +1,9 @@
 #include "common/program.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -12,6 +15,7 @@
 #include "config/libraries.h"
 #include "engine/engine.h"
 #include "formats/json.h"
+#include "formats/printable.h"
 #include "kv/plan.h"
 
 namespace vllm {
@@ -38,6 +42,15 @@ Status dispatch(Program program, const ParsedOptions& parsed, const Job& job) {
   return write_stdout("");  // what the job printed may still be on its way
 }
 
+// A program that is started with a closed stdin, stdout or stderr would get that number for the next file
+// that it opens, and what is meant for a terminal would go into that file. The place is taken by something
+// that can neither be read from nor written to, so that a missing stdout stays an error.
+void hold_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_PATH) < 0) return;
+  }
+}
+
 }  // namespace
 
 Status write_stdout(const std::string& text) {
@@ -49,7 +62,10 @@ Status write_stdout(const std::string& text) {
 }
 
 int report_error(const std::string& name, const Status& status) {
-  if (!status) std::fprintf(stderr, "%s: %s\n", name.c_str(), status.message().c_str());
+  // A plan that does not fit comes with its table: lines are kept, what could steer a terminal is not.
+  if (!status) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), without_control_characters(status.message()).c_str());
+  }
   return exit_code(status);
 }
 
@@ -75,6 +91,9 @@ int run_program(Program program, const std::vector<std::string>& args, const Job
 
 int guarded_main(const char* name, int argc, char** argv,
                  const std::function<int(const std::vector<std::string>&)>& body) {
+  hold_standard_descriptors();
+  // A limit of the file size is an error of a write, as a full disk is, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return body(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   } catch (const std::bad_alloc&) {

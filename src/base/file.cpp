@@ -55,7 +55,8 @@ Result<std::string> read_file(const std::string& path, int64_t limit_bytes) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without O_NONBLOCK a pipe that nobody writes to would hold the process here.
+  const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return open_error(path, errno);
   struct stat info {};
   if (fstat(file.fd, &info) != 0) return open_error(path, errno);
@@ -91,20 +92,34 @@ void MappedFile::unmap() {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, bool keep_partial) {
-  std::FILE* file = std::fopen((path + kPartialSuffix).c_str(), "wbe");
+  std::string target = path;
+  struct stat info {};
+  bool direct = false;
+  if (stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return usage_error("{}: is a directory, a file is needed", path);
+    direct = !S_ISREG(info.st_mode);
+    std::error_code error;
+    if (!direct && std::filesystem::is_symlink(path, error)) {
+      target = std::filesystem::canonical(path, error).string();
+      if (error) return io_error("{}: cannot be created ({})", path, error.message());
+    }
+  }
+  std::string partial = direct ? std::string() : target + kPartialSuffix;
+  std::FILE* file = std::fopen((direct ? target : partial).c_str(), "wbe");
   if (file == nullptr) return io_error("{}: cannot be created ({})", path, errno_text(errno));
-  return AtomicFile(path, file, keep_partial);
+  return AtomicFile(std::move(target), std::move(partial), file, keep_partial);
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
+      partial_(std::move(other.partial_)),
       file_(std::exchange(other.file_, nullptr)),
       keep_partial_(other.keep_partial_) {}
 
 AtomicFile::~AtomicFile() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  if (!keep_partial_) unlink((path_ + kPartialSuffix).c_str());
+  if (!keep_partial_ && !partial_.empty()) unlink(partial_.c_str());
 }
 
 Status AtomicFile::write(std::string_view bytes) {
@@ -121,14 +136,14 @@ Status AtomicFile::flush() {
 
 Status AtomicFile::commit() {
   VLLM_RETURN_IF_ERROR(flush());
-  if (fsync(fileno(file_)) != 0 && errno != EINVAL) {
+  const bool direct = partial_.empty();
+  if (!direct && fsync(fileno(file_)) != 0 && errno != EINVAL) {
     return io_error("{}: cannot be written ({})", path_, errno_text(errno));
   }
   const int closed = std::fclose(std::exchange(file_, nullptr));
-  const std::string partial = path_ + kPartialSuffix;
-  if (closed != 0 || std::rename(partial.c_str(), path_.c_str()) != 0) {
+  if (closed != 0 || (!direct && std::rename(partial_.c_str(), path_.c_str()) != 0)) {
     const int error = errno;
-    unlink(partial.c_str());
+    if (!direct) unlink(partial_.c_str());
     return io_error("{}: cannot be written ({})", path_, errno_text(error));
   }
   return Status::ok();

@@ -39,7 +39,10 @@ class MappedFile {
 
 // Writes to "<path>.partial" and appears under its name in commit(), by rename, after fsync. Destroyed
 // without a commit, it leaves the partial file behind only when `keep_partial` was asked for. Every write is
-// checked: a full disk is an error of the write or of commit, never silence. One thread owns it.
+// checked: a full disk is an error of the write or of commit, never silence. A path that is a device or a
+// pipe
+// (/dev/null, /dev/stdout) is written to as it is: a rename would put a file in its place. Through a symbolic
+// link the file that it names is replaced, and the link stays. One thread owns it.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path, bool keep_partial = false);
@@ -53,9 +56,10 @@ class AtomicFile {
   const std::string& path() const { return path_; }
 
  private:
-  AtomicFile(std::string path, std::FILE* file, bool keep)
-      : path_(std::move(path)), file_(file), keep_partial_(keep) {}
+  AtomicFile(std::string path, std::string partial, std::FILE* file, bool keep)
+      : path_(std::move(path)), partial_(std::move(partial)), file_(file), keep_partial_(keep) {}
   std::string path_;
+  std::string partial_;  // empty: path_ itself is written to
   std::FILE* file_ = nullptr;
   bool keep_partial_ = false;
 };

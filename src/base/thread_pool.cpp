@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace vllm {
 namespace {
@@ -32,9 +33,14 @@ std::vector<int> allowed_cpus() {
 
 ThreadPool::ThreadPool(int num_threads, bool pin) {
   const std::vector<int> cpus = allowed_cpus();
-  for (int i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this, i] { work(i); });
-    if (pin) pin_to(workers_.back(), cpus[static_cast<size_t>(i) % cpus.size()]);
+  try {
+    for (int i = 1; i < num_threads; ++i) {
+      workers_.emplace_back([this, i] { work(i); });
+      if (pin) pin_to(workers_.back(), cpus[static_cast<size_t>(i) % cpus.size()]);
+    }
+  } catch (const std::exception& error) {  // no thread, or no memory for one
+    status_ = failed("only {} of {} threads could be started ({}); give fewer", workers_.size() + 1,
+                     num_threads, error.what());
   }
 }
 

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
+
 namespace vllm {
 
 // Cores that this process may use (its affinity mask), in order.
@@ -19,12 +21,15 @@ std::vector<int> allowed_cpus();
 // may call parallel_for, and never from inside a loop body.
 class ThreadPool {
  public:
-  // With `pin`, thread i runs on allowed_cpus()[i % count] only (the caller is not pinned).
+  // With `pin`, thread i runs on allowed_cpus()[i % count] only (the caller is not pinned). Where the system
+  // gives fewer threads than were asked for (memory, a limit of processes), the pool works with those that it
+  // has, and status() says so.
   explicit ThreadPool(int num_threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  const Status& status() const { return status_; }
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(begin, end, thread_index) over a partition of [0, count) into at most num_threads() contiguous
@@ -42,6 +47,7 @@ class ThreadPool {
   uint64_t generation_ = 0;
   int pending_ = 0;
   bool stop_ = false;
+  Status status_;
   std::vector<std::thread> workers_;
 };
 

@@ -13,8 +13,8 @@ namespace vllm {
 
 class OutputDir {
  public:
-  // Refuses a folder that cannot be written to or that has a run in it, complete or not. Creates it if it is
-  // not there.
+  // Refuses a folder that cannot be written to, that has a run in it, complete or not, or that another
+  // process is about to record into. Creates it if it is not there.
   static Result<OutputDir> open(const std::string& path);
   OutputDir(OutputDir&& other) noexcept;
   OutputDir& operator=(OutputDir&&) = delete;
@@ -31,8 +31,10 @@ class OutputDir {
 
  private:
   OutputDir(std::string path, bool created) : path_(std::move(path)), created_(created) {}
+  Status lock();
   std::string path_;
   bool created_ = false;
+  int lock_fd_ = -1;  // the folder, locked for this process; the lock goes when the process does
 };
 
 }  // namespace vllm

@@ -60,6 +60,7 @@ class Recorder final : public TargetObserver {
   bool all_ended() const { return num_ended() == static_cast<int64_t>(traces_.size()); }
   // The first thing that went wrong; ok while nothing has.
   Status failure() const;
+  void fail(Status status);
 
   // After the target has stopped.
   const ReplayInput& input() const { return input_; }
@@ -68,8 +69,6 @@ class Recorder final : public TargetObserver {
   int64_t steps() const { return steps_; }
 
  private:
-  void fail(Status status);
-
   ReplayInput& input_;
   SystemUnderTest& target_;
   Clock& clock_;

@@ -8,6 +8,8 @@
 namespace vllm {
 namespace {
 
+constexpr auto kMaxArrivalNs = static_cast<double>(kMaxWorkloadTimeNs);
+
 ReplayCall make_call(WorkloadRequest& row) {
   ReplayCall call;
   call.line = row.line;
@@ -75,6 +77,19 @@ Status add_rows(Workload& workload, const BenchRunOptions& options, int64_t voca
   return Status::ok();
 }
 
+// A small --speed moves arrivals to where no clock can count them.
+Status check_arrivals(const ReplayInput& input, double speed) {
+  for (const ReplayCall& call : input.calls) {
+    if (call.released || static_cast<double>(call.arrival_ns) / speed <= kMaxArrivalNs) continue;
+    return usage_error(
+        "--speed {}: moves the arrival of {} ns in {}:{} beyond 2^61 ns; accepted here is a speed of at "
+        "least "
+        "{:.3g}",
+        speed, call.arrival_ns, input.path, call.line, static_cast<double>(call.arrival_ns) / kMaxArrivalNs);
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<ReplayInput> load_replay_input(const BenchRunOptions& options, int64_t vocab_size) {
@@ -96,6 +111,7 @@ Result<ReplayInput> load_replay_input(const BenchRunOptions& options, int64_t vo
         "--on-session replay or a file with flat rows",
         options.dataset, input.sessions_skipped);
   }
+  VLLM_RETURN_IF_ERROR(check_arrivals(input, options.speed));
   if (input.sessions_skipped > 0) {
     log_warning("{}: {} session rows are skipped; --on-session replay runs them", options.dataset,
                 input.sessions_skipped);

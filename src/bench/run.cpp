@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -46,6 +47,12 @@ constexpr unsigned long kTimerSlack =
     1000;  // nanoseconds that the kernel may add to a sleep; 50,000 otherwise
 
 constexpr const char* kInterrupted = "interrupted (Ctrl-C or SIGTERM)";
+
+// Made while there is memory for it.
+const Status& out_of_memory() {
+  static const Status status = failed("out of memory during the replay");
+  return status;
+}
 
 // For the issuing thread: it works for microseconds a request, and on cores that compute all the time it
 // would otherwise wait for its turn. Where real-time priority is not allowed it stays as it is. False then.
@@ -164,7 +171,12 @@ Status Run::execute() {
   // A full disk; any other error means that the folder is another run's by now.
   if (started.code() == StatusCode::kIo) return give_up(started);
   VLLM_RETURN_IF_ERROR(started);
-  const Status status = record();
+  Status status = out_of_memory();
+  try {
+    status = record();
+  } catch (const std::bad_alloc&) {
+    // It keeps the reason that was made before: nothing is allocated here.
+  }
   return status.is_ok() ? status : give_up(status);
 }
 
@@ -196,17 +208,26 @@ Status Run::replay() {
   try {
     issuer = std::thread([&] {
       if (prefer_this_thread()) real_time = true;
-      const Status status =
-          issue_on_schedule(recorder_->queue(), clock_, stop,
-                            [&](size_t index, TimeNs due_ns) { return recorder_->issue(index, due_ns); });
-      // The recorder keeps the reason.
-      if (!status.is_ok()) issuer_failed = true;
+      try {
+        const Status status =
+            issue_on_schedule(recorder_->queue(), clock_, stop,
+                              [&](size_t index, TimeNs due_ns) { return recorder_->issue(index, due_ns); });
+        // The recorder keeps the reason.
+        if (!status.is_ok()) issuer_failed = true;
+      } catch (const std::bad_alloc&) {
+        recorder_->fail(out_of_memory());
+        issuer_failed = true;
+      }
     });
   } catch (const std::system_error& error) {
     return failed("the issuing thread cannot be started ({})", error.what());
   }
   pthread_setname_np(issuer.native_handle(), "vllm-issue");
-  wait_for_ends(issuer_failed);
+  try {
+    wait_for_ends(issuer_failed);
+  } catch (const std::bad_alloc&) {
+    recorder_->fail(out_of_memory());
+  }
   stop = true;
   issuer.join();
   if (real_time) facts_.issue_thread_priority = "real-time";

@@ -89,7 +89,16 @@ class Replay {
         const size_t j = in_flight_.front().first;
         const TimeNs t_out = run_.steps[j].t_out_ns;
         const bool must = j + static_cast<size_t>(depth_) <= k;
-        output_due = t_out > 0 && (t_out < now || must);
+        // The scheduler's tables are cut for `depth` steps in flight; a log cannot ask for more.
+        if (must && t_out <= 0 && !run_.steps[j].entries.empty()) {
+          return bad_input(
+              "{}: step {} of the step log has no t_out, but step {} was planned after it; at depth {} only "
+              "the "
+              "last {} may be without one",
+              run_.dir, run_.steps[j].step, run_.steps[k].step, depth_,
+              depth_ == 1 ? "step" : fmt::format("{} steps", depth_));
+        }
+        output_due = must || (t_out > 0 && t_out < now);
         if (output_due && abort_due && aborts_.begin()->first < t_out) output_due = false;
       }
       if (output_due) {

@@ -7,6 +7,7 @@
 #include "config/architectures/registry.h"
 #include "config/model_config_check.h"
 #include "formats/json.h"
+#include "formats/printable.h"
 
 namespace vllm {
 namespace {
@@ -35,7 +36,7 @@ Result<Architecture> find_architecture(ConfigReader& reader) {
       }
     }
     return refused("{}: \"architectures\" names {}, which is not known; known are {}", reader.source(),
-                   names->front(), known_names());
+                   printable(names->front()), known_names());
   }
   if (!model_type) {
     return bad_input("{}: neither \"architectures\" nor \"model_type\" says what the model is; known are {}",
@@ -45,7 +46,7 @@ Result<Architecture> find_architecture(ConfigReader& reader) {
     if (contains(architecture.model_types, *model_type)) return architecture;
   }
   return refused("{}: \"model_type\" is {}, which is not known; known architectures are {}", reader.source(),
-                 *model_type, known_names());
+                 printable(*model_type), known_names());
 }
 
 std::string runnable_names() {
@@ -60,7 +61,7 @@ std::string runnable_names() {
 std::optional<std::string> quantisation(ConfigReader& reader) {
   if (!reader.is_object("quantization_config")) return std::nullopt;
   ConfigReader inner = reader.object("quantization_config");
-  return inner.optional_text("quant_method").value_or("an unnamed method");
+  return printable(inner.optional_text("quant_method").value_or("an unnamed method"));
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ void declare_run(OptionTable& t, Options& o) {
   t.flag("null-executor", b.null_executor, run,
          "Answer at once in place of computing: measures what replaying and scheduling themselves cost.");
   t.group("Recording");
-  t.number("tick-seconds", b.tick_seconds, {.min = 0, .max = 86400, .above_min = true}, run,
+  // Rows say their time in milliseconds.
+  t.number("tick-seconds", b.tick_seconds, {.min = 0.001, .max = 86400}, run,
            "Time between rows of timeseries.csv. Smaller shows more and writes more.");
   t.flag("record-steps", b.record_steps, run,
          "Write every step that was planned, with its times (steps.bin): enough to rebuild each decision.");

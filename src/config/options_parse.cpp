@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "config/model_config.h"
 #include "config/option_table.h"
+#include "formats/printable.h"
 
 namespace vllm {
 namespace {
@@ -83,7 +84,8 @@ class ArgumentSplitter {
     bool negated = false;
     const OptionDeclaration* option = find(spelling, negated);
     if (option == nullptr) {
-      return usage_error("unknown option {}{}", spelling, hint_for(table_, program_, bare(spelling), "--"));
+      return usage_error("unknown option {}{}", printable(spelling),
+                         hint_for(table_, program_, bare(spelling), "--"));
     }
     if (option->is_flag()) return take_flag(*option, spelling, value, negated);
     if (option->shape == OptionShape::kOptionalValue) {
@@ -99,7 +101,8 @@ class ArgumentSplitter {
 
   Status take_flag(const OptionDeclaration& option, const std::string& spelling,
                    const std::optional<std::string>& value, bool negated) {
-    if (negated && value) return usage_error("{} takes no value, but '{}' was given", spelling, *value);
+    if (negated && value)
+      return usage_error("{} takes no value, but '{}' was given", spelling, printable(*value));
     given_.push_back({&option, spelling, negated ? "false" : value.value_or("true")});
     return Status::ok();
   }
@@ -110,7 +113,7 @@ class ArgumentSplitter {
     // What looks like a long option is one that follows a forgotten value; "--name=--text" still gives such a
     // text.
     if (args_[next_].starts_with("--")) {
-      return usage_error("{} has no value, {} follows it; accepted is {}", spelling, args_[next_],
+      return usage_error("{} has no value, {} follows it; accepted is {}", spelling, printable(args_[next_]),
                          option.accepted);
     }
     given_.push_back({&option, spelling, args_[next_++]});
@@ -134,9 +137,9 @@ class ArgumentSplitter {
     std::string hint = "every value belongs to an option (--name value)";
     if (!given_.empty() && given_.back().option->is_flag()) hint = given_.back().where + " takes no value";
     if (!given_.empty() && given_.back().option->shape == OptionShape::kOptionalValue) {
-      hint = fmt::format("write {}={}", given_.back().where, word);
+      hint = fmt::format("write {}={}", given_.back().where, printable(word));
     }
-    return usage_error("'{}' is not taken: {}", word, hint);
+    return usage_error("'{}' is not taken: {}", printable(word), hint);
   }
 
   const OptionTable& table_;
@@ -146,10 +149,27 @@ class ArgumentSplitter {
   std::vector<Given> given_;
 };
 
+// No option needs more than the longest path, nor a control character, which would steer the terminal that
+// shows an error or break its one line.
+Status check_value_text(const std::string& value) {
+  constexpr size_t kMaxBytes = 4096;
+  if (value.size() > kMaxBytes) {
+    return usage_error("the value '{}' has {} bytes; accepted are at most {}", printable(value), value.size(),
+                       kMaxBytes);
+  }
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(value.begin(), value.end(), is_control)) {
+    return usage_error("the value '{}' has a control character; accepted is text of one line",
+                       printable(value));
+  }
+  return Status::ok();
+}
+
 // Assigns what one source gave. Twice the same option is an error unless both mean the same.
 Status assign_all(const std::vector<Given>& given) {
   std::map<const OptionDeclaration*, const Given*> first;
   for (const Given& g : given) {
+    VLLM_RETURN_IF_ERROR(check_value_text(g.value).with_context(g.where));
     const auto [seen, is_new] = first.emplace(g.option, &g);
     if (g.option->shape == OptionShape::kList) {
       if (is_new) g.option->clear();

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace vllm {
@@ -17,6 +18,12 @@ constexpr TimeNs kLongestWaitNs = 3600 * kNsPerSecond;
 TimeNs deadline_after(TimeNs now_ns, TimeNs timeout_ns) {
   const TimeNs room = std::numeric_limits<TimeNs>::max() - now_ns;
   return now_ns + std::clamp<TimeNs>(timeout_ns, 0, room);
+}
+
+// Made while there is memory for it.
+const Status& out_of_memory() {
+  static const Status status = failed("out of memory in the engine's core thread");
+  return status;
 }
 
 }  // namespace
@@ -31,6 +38,7 @@ CoreThread::CoreThread(CoreThreadConfig config, std::unique_ptr<Executor> execut
       loop_(
           std::make_unique<CoreLoop>(config.scheduler, *executor_, clock, static_cast<CoreObserver*>(this))) {
   publish_counters();
+  static_cast<void>(out_of_memory());
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "vllm-core");
 }
@@ -130,6 +138,20 @@ Status CoreThread::health() const {
 // ---- the core thread
 
 void CoreThread::run() {
+  try {
+    serve();
+    end_everything();
+  } catch (const std::bad_alloc&) {
+    // The loop may have stopped in the middle of a step: it is left alone from here on.
+    end_without_loop(out_of_memory());
+  }
+  publish_counters();
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  changed_.notify_all();
+}
+
+void CoreThread::serve() {
   while (take_inbox()) {
     for (Submission& submission : taken_) add_taken(submission);
     taken_.clear();
@@ -142,11 +164,6 @@ void CoreThread::run() {
     // As vLLM takes its samples: after a step's outputs, not between planning and outputs.
     if (loop_->counters().steps != published_steps_) publish_counters();
   }
-  end_everything();
-  publish_counters();
-  const std::lock_guard lock(mutex_);
-  gone_ = true;
-  changed_.notify_all();
 }
 
 // Blocks while there is nothing to do. False: leave.
@@ -196,7 +213,7 @@ void CoreThread::add_taken(Submission& submission) {
     input.arrival_ns = clock_.now_ns();
     input.cache_salt = std::move(request.cache_salt);
     // Known before it is added, so that nothing of it can arrive unheard.
-    clients_.emplace(submission.id, Client{std::move(submission.callbacks), {}});
+    clients_[submission.id].callbacks = std::move(submission.callbacks);
     refusal = loop_->add(input, request.sampling, request.name);
     if (refusal.is_ok()) return;
     auto node = clients_.extract(submission.id);
@@ -207,6 +224,7 @@ void CoreThread::add_taken(Submission& submission) {
   result.reason = EndReason::kAborted;
   result.times.finished_ns = clock_.now_ns();
   finish(submission.id, submission.callbacks, std::move(result));
+  submission.callbacks = {};  // told
 }
 
 void CoreThread::apply_aborts() {
@@ -284,6 +302,36 @@ void CoreThread::end_everything() {
     const Result<bool> worked = loop_->turn();
     if (!worked.is_ok() || !worked.value()) return;
   }
+}
+
+// Whoever waits for an end hears of it, whatever state the loop is in.
+void CoreThread::end_without_loop(const Status& why) {
+  mark_dead(why);
+  const auto end = [&](RequestId id, EngineCallbacks& callbacks, std::vector<int32_t> tokens) {
+    EngineResult result;
+    result.status = why;
+    result.reason = EndReason::kAborted;
+    result.tokens = std::move(tokens);
+    result.times.finished_ns = clock_.now_ns();
+    try {
+      finish(id, callbacks, std::move(result));
+    } catch (const std::bad_alloc&) {
+      return;  // the client's own; the next one is told all the same
+    }
+  };
+  while (!clients_.empty()) {
+    auto node = clients_.extract(clients_.begin());
+    end(node.key(), node.mapped().callbacks, std::move(node.mapped().tokens));
+  }
+  for (Submission& submission : taken_) end(submission.id, submission.callbacks, {});
+  taken_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    taken_.swap(inbox_);
+  }
+  for (Submission& submission : taken_) end(submission.id, submission.callbacks, {});
+  taken_.clear();
 }
 
 void CoreThread::publish_counters() {

@@ -79,7 +79,9 @@ class CoreThread final : private CoreObserver {
   void answer_reset();
   void add_taken(Submission& submission);
   void apply_aborts();
+  void serve();
   void end_everything();
+  void end_without_loop(const Status& why);
   void publish_counters();
   void mark_dead(const Status& why);
   void finish(RequestId id, EngineCallbacks& callbacks, EngineResult result);

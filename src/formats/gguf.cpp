@@ -20,6 +20,12 @@ namespace {
 constexpr uint64_t kMaxNameBytes = 65535;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr uint32_t kMaxDims = 4;
+constexpr uint64_t kMaxTensors = uint64_t{1} << 20;
+constexpr uint64_t kMaxMetadataEntries = 65536;
+// Vocabularies have less than a million entries. An entry takes up to 32 times the memory that it has in the
+// file, so that without a limit a damaged length makes a large file fill the machine.
+constexpr uint64_t kMaxArrayElements = uint64_t{1} << 22;
+constexpr uint64_t kMaxMetadataBytes = uint64_t{64} << 20;
 // The least that one entry takes in the file: they bound the counts of the header.
 constexpr uint64_t kMinMetadataBytes = 8 + 4 + 1;    // empty key, type, one byte
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // empty name, rank 0, type, offset
@@ -107,6 +113,13 @@ class Cursor {
     return bad_input("{}: {} is {}, but only {} bytes follow", path_, what, count, remaining());
   }
 
+  // The metadata is copied, so that it has a size of its own that may not be passed.
+  Status check_metadata_bytes(std::string_view what) const {
+    if (position_ <= kMaxMetadataBytes) return Status::ok();
+    return bad_input("{}: the metadata up to {} has more than the {} bytes that are accepted", path_, what,
+                     kMaxMetadataBytes);
+  }
+
   Status ends_inside(std::string_view what) const {
     return bad_input("{}: is truncated: the file ends at byte {}, inside {}", path_, bytes_.size(), what);
   }
@@ -117,10 +130,18 @@ class Cursor {
   size_t position_ = 0;
 };
 
+Status check_array_length(const Cursor& in, std::string_view what, uint64_t count, uint64_t item_bytes,
+                          const std::string& path) {
+  VLLM_RETURN_IF_ERROR(in.check_count(fmt::format("the length of {}", what), count, item_bytes));
+  if (count <= kMaxArrayElements) return Status::ok();
+  return bad_input("{}: {} is an array of {} elements, at most {} are accepted", path, what, count,
+                   kMaxArrayElements);
+}
+
 template <typename T>
 Result<GgufValue> read_number_array(Cursor& in, uint64_t count, std::string_view what,
                                     const std::string& path) {
-  VLLM_RETURN_IF_ERROR(in.check_count(fmt::format("the length of {}", what), count, sizeof(T)));
+  VLLM_RETURN_IF_ERROR(check_array_length(in, what, count, sizeof(T), path));
   using Wide = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
   std::vector<Wide> values;
   values.reserve(static_cast<size_t>(count));
@@ -162,11 +183,12 @@ Result<GgufValue> read_array(Cursor& in, std::string_view what, const std::strin
     case kFloat64:
       return read_number_array<double>(in, count, what, path);
     case kString: {
-      VLLM_RETURN_IF_ERROR(in.check_count(fmt::format("the length of {}", what), count, 8));
+      VLLM_RETURN_IF_ERROR(check_array_length(in, what, count, 8, path));
       std::vector<std::string> values;
       values.reserve(static_cast<size_t>(count));
       for (uint64_t i = 0; i < count; ++i) {
-        VLLM_ASSIGN_OR_RETURN(const std::string_view text, in.read_string(what, UINT64_MAX));
+        VLLM_ASSIGN_OR_RETURN(const std::string_view text, in.read_string(what, kMaxMetadataBytes));
+        VLLM_RETURN_IF_ERROR(in.check_metadata_bytes(what));
         values.emplace_back(text);
       }
       return GgufValue(std::move(values));
@@ -217,7 +239,7 @@ Result<GgufValue> read_value(Cursor& in, uint32_t type, std::string_view what, c
       return GgufValue(value == 1);
     }
     case kString: {
-      VLLM_ASSIGN_OR_RETURN(const std::string_view text, in.read_string(what, UINT64_MAX));
+      VLLM_ASSIGN_OR_RETURN(const std::string_view text, in.read_string(what, kMaxMetadataBytes));
       return GgufValue(std::string(text));
     }
     case kArray:
@@ -228,7 +250,6 @@ Result<GgufValue> read_value(Cursor& in, uint32_t type, std::string_view what, c
 }
 
 Status read_metadata(Cursor& in, uint64_t count, const std::string& path, GgufFile& file) {
-  VLLM_RETURN_IF_ERROR(in.check_count("the number of metadata entries", count, kMinMetadataBytes));
   for (uint64_t i = 0; i < count; ++i) {
     VLLM_ASSIGN_OR_RETURN(const std::string_view key, in.read_string("a metadata key", kMaxNameBytes));
     const std::string what = fmt::format("metadata '{}'", printable(key));
@@ -237,6 +258,7 @@ Status read_metadata(Cursor& in, uint64_t count, const std::string& path, GgufFi
     if (!file.metadata.emplace(std::string(key), std::move(value)).second) {
       return bad_input("{}: {} occurs twice", path, what);
     }
+    VLLM_RETURN_IF_ERROR(in.check_metadata_bytes(what));
   }
   return Status::ok();
 }
@@ -348,6 +370,11 @@ Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string&
   VLLM_ASSIGN_OR_RETURN(const uint64_t tensor_count, in.read<uint64_t>("the number of tensors"));
   VLLM_ASSIGN_OR_RETURN(const uint64_t metadata_count, in.read<uint64_t>("the number of metadata entries"));
   VLLM_RETURN_IF_ERROR(in.check_count("the number of tensors", tensor_count, kMinTensorBytes));
+  VLLM_RETURN_IF_ERROR(in.check_count("the number of metadata entries", metadata_count, kMinMetadataBytes));
+  if (tensor_count > kMaxTensors || metadata_count > kMaxMetadataEntries) {
+    return bad_input("{}: has {} tensors and {} metadata entries, at most {} and {} are accepted", path,
+                     tensor_count, metadata_count, kMaxTensors, kMaxMetadataEntries);
+  }
   VLLM_RETURN_IF_ERROR(read_metadata(in, metadata_count, path, file));
 
   VLLM_RETURN_IF_ERROR(in.check_count("the number of tensors", tensor_count, kMinTensorBytes));

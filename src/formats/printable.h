@@ -10,4 +10,8 @@ namespace vllm {
 // At most 80 bytes of `text`, what is not printable ASCII escaped as \xNN, "..." after what was cut.
 std::string printable(std::string_view text);
 
+// All of `text`, with line feeds and what is beyond ASCII as they are and every other control character
+// escaped as \xNN: for a whole message.
+std::string without_control_characters(std::string_view text);
+
 }  // namespace vllm

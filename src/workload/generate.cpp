@@ -56,7 +56,9 @@ Result<TokenRange> token_range(const Options& options) {
 }
 
 Result<Made> write_rows(WorkloadGenerator& generator, const WorkloadOptions& options) {
-  VLLM_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(options.output));
+  auto opened = AtomicFile::create(options.output);
+  if (!opened) return usage_error("--output: {}", opened.status().message());
+  AtomicFile file = std::move(*opened);
   Made made;
   Sha256 hash;
   // A line of progress for each tenth, when there is enough to wait for.

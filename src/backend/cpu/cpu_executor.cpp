@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <variant>
 
@@ -56,6 +58,12 @@ uint64_t touch_all(const ModelWeights& weights) {
     }
   }
   return sum;
+}
+
+// Made while there is memory for it.
+const Status& out_of_memory() {
+  static const Status status = failed("out of memory in the executor's thread");
+  return status;
 }
 
 }  // namespace
@@ -141,13 +149,22 @@ void CpuExecutor::Impl::drive() {
     const Command command = commands.front();
     commands.pop_front();
     lock.unlock();
-    if (const auto* added = std::get_if<AddRequest>(&command)) {
-      states.add(added->id, added->params);
-      lock.lock();
-      continue;
+    const auto* const plan = std::get_if<const StepPlan*>(&command);
+    Outcome outcome;
+    try {
+      if (plan != nullptr) {
+        outcome = run(**plan);
+      } else {
+        const auto& added = std::get<AddRequest>(command);
+        states.add(added.id, added.params);
+      }
+    } catch (const std::bad_alloc&) {
+      health = out_of_memory();
+      outcome.status = health;
+      outcome.result.ready_ns = clock.now_ns();
     }
-    Outcome outcome = run(*std::get<const StepPlan*>(command));
     lock.lock();
+    if (plan == nullptr) continue;
     outcomes.push_back(std::move(outcome));
     done.notify_one();
   }
@@ -223,6 +240,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const ModelConfig& mode
         config.threads, config.max_num_seqs, config.max_num_batched_tokens);
   }
   auto impl = std::make_unique<Impl>(model, std::move(weights), config, memory, clock);
+  VLLM_RETURN_IF_ERROR(impl->pool.status().with_context("--threads"));
   impl->isa = isa;
   VLLM_ASSIGN_OR_RETURN(LlamaForward forward,
                         LlamaForward::create(impl->model, impl->weights, cpu_kernels(isa)));
@@ -290,7 +308,12 @@ Status CpuExecutor::allocate_kv(const KvPlan& plan) {
                         CpuKvCache::create(impl.model, plan.spec, plan.blocks, plan.pool_bytes, impl.memory));
   impl.states.set_cache_shape(cache.num_groups(), cache.block_size(), cache.blocks());
   impl.cache.emplace(std::move(cache));
-  impl.driver = std::thread([&impl] { impl.drive(); });
+  static_cast<void>(out_of_memory());
+  try {
+    impl.driver = std::thread([&impl] { impl.drive(); });
+  } catch (const std::system_error& error) {
+    return failed("the executor's thread could not be started: the system says {}", error.code().message());
+  }
   return Status::ok();
 }
 

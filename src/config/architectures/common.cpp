@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "formats/printable.h"
+
 namespace vllm {
 namespace {
 
@@ -16,7 +18,8 @@ std::string read_activation(ConfigReader& reader, const CommonDefaults& defaults
   static constexpr std::array kKnown = {"silu", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu"};
   if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end()) {
     reader.fail(defaults.activation_key,
-                fmt::format("is \"{}\"; accepted is silu, gelu, gelu_pytorch_tanh, gelu_new or relu", name));
+                fmt::format("is \"{}\"; accepted is silu, gelu, gelu_pytorch_tanh, gelu_new or relu",
+                            printable(name)));
   }
   return name;
 }
@@ -26,7 +29,8 @@ std::optional<DType> read_dtype(ConfigReader& reader) {
   const auto name = reader.optional_text(key);
   if (!name) return std::nullopt;
   const auto dtype = parse_float_dtype(*name);
-  if (!dtype) reader.fail(key, fmt::format("is \"{}\"; accepted is bfloat16, float16 or float32", *name));
+  if (!dtype)
+    reader.fail(key, fmt::format("is \"{}\"; accepted is bfloat16, float16 or float32", printable(*name)));
   return dtype;
 }
 
@@ -41,9 +45,9 @@ RopeConfig read_rope_set(ConfigReader& reader, double theta, double partial, int
   if (rope.type == "su" || (phi3 && rope.type == "yarn")) rope.type = "longrope";
   static constexpr std::array kKnown = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
   if (std::find(kKnown.begin(), kKnown.end(), rope.type) == kKnown.end()) {
-    reader.fail(
-        type_key,
-        fmt::format("is \"{}\"; accepted is default, linear, dynamic, yarn, llama3 or longrope", rope.type));
+    reader.fail(type_key,
+                fmt::format("is \"{}\"; accepted is default, linear, dynamic, yarn, llama3 or longrope",
+                            printable(rope.type)));
     rope.type = "default";
   }
   if (rope.type == "default") return rope;
