@@ -43,6 +43,10 @@ Status ClusterSim::run() {
     if (!advance())
       return failed("the simulation stands still at {} ns with {} of {} requests done", machine_.now(),
                     config_.ledger->finished, config_.ledger->requests->size());
+    if (lone_ && config_.policies.acts_by_polls && !machine_.finished(seats_[0].first_npu) &&
+        !machine_.finished(seats_[0].last_npu)) {
+      continue;  // nobody is polled
+    }
     config_.clock->advance_to_ns(machine_.now());
     VLLM_RETURN_IF_ERROR(config_.policies.acts_by_polls ? pass() : settle());
     if (config_.on_round) config_.on_round(machine_.now());

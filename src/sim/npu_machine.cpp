@@ -226,7 +226,7 @@ void NpuMachine::begin_collective(int npu, int32_t node) {
   if (self.ring->empty()) {
     events_.push(now_, {npu, node, What::kNodeEnd});
   } else if (config_.solve_rings && self.ring->size() == 1) {
-    meet(npu, self.ring->front());
+    meet(npu, self.ring->front(), now_ + self.graphs.front()->nodes[at(node)].amount);
   } else {
     events_.push(now_ + kEndpointDelayNs, {npu, 0, What::kRingStart});
   }
@@ -261,11 +261,11 @@ void NpuMachine::ring_advance(int npu) {
 }
 
 // Every rank's end depends on every rank's begin, so none ends before the last one comes.
-void NpuMachine::meet(int npu, const RingPhase& phase) {
+void NpuMachine::meet(int npu, const RingPhase& phase, TimeNs begin_ns) {
   const size_t ranks = at(phase.ranks);
   Meeting& meeting = meetings_[at(config_.network.with_coordinate(npu, phase.dim, 0))];
   meeting.begun.resize(ranks);
-  meeting.begun[at(config_.network.coordinate(npu, phase.dim))] = now_ + kEndpointDelayNs;
+  meeting.begun[at(config_.network.coordinate(npu, phase.dim))] = begin_ns + kEndpointDelayNs;
   if (++meeting.come < phase.ranks) return;
   meeting.come = 0;
   const TimeNs hop = config_.network.message_ns(phase.message_bytes, phase.dim);

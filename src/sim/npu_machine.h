@@ -101,7 +101,7 @@ class NpuMachine {
   void begin_collective(int npu, int32_t node);
   void ring_send(int npu);
   void ring_advance(int npu);
-  void meet(int npu, const RingPhase& phase);
+  void meet(int npu, const RingPhase& phase, TimeNs begin_ns);
   void send(int from, int to, int64_t bytes, int64_t tag, TimeNs arrival);
   bool take_arrived(Npu& npu, const Message& message);
   void arrive(int npu, int32_t slot);

@@ -198,6 +198,7 @@ int32_t StepBuilder::add_compute(Draft& draft, TimeNs ns, int32_t parent) {
 }
 
 void StepBuilder::add_row(Draft& draft, const Row& row) {
+  const bool fused = draft.merged && row.ring != nullptr && row.ring->phases.size() == 1;
   if (draft.may_merge) {
     draft.graph->nodes[static_cast<size_t>(draft.compute)].amount += row.ns;
   } else {
@@ -208,7 +209,15 @@ void StepBuilder::add_row(Draft& draft, const Row& row) {
   }
   draft.collective = -1;
   draft.may_merge = draft.merged;
-  if (row.ring != nullptr) add_collective(draft, *row.ring, draft.compute);
+  if (fused) {  // the rows since the last collective and this one are one node
+    GraphNode& node = draft.graph->nodes[static_cast<size_t>(draft.compute)];
+    node.kind = NodeKind::kCollective;
+    node.ring = &row.ring->phases;
+    draft.collective = draft.compute;
+    draft.may_merge = false;
+  } else if (row.ring != nullptr) {
+    add_collective(draft, *row.ring, draft.compute);
+  }
 }
 
 void StepBuilder::add_collective(Draft& draft, const Ring& ring, int32_t parent) {

@@ -15,9 +15,11 @@ namespace vllm {
 enum class NodeKind : uint8_t {
   kCompute,     // holds the compute unit for `amount` ns
   kHostMemory,  // `amount` bytes through the host's memory, which serves one after another
-  kCollective,  // a ring; holds the communication unit
-  kSend,        // `amount` bytes to NPU + peer; holds the communication unit until they are there
-  kReceive,     // `amount` bytes from NPU + peer
+  // A ring; holds the communication unit. With an `amount`, behind as many ns of computing of its own: only
+  // in merged graphs, whose rings are solved at once.
+  kCollective,
+  kSend,     // `amount` bytes to NPU + peer; holds the communication unit until they are there
+  kReceive,  // `amount` bytes from NPU + peer
 };
 
 struct GraphNode {
