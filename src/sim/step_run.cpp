@@ -107,8 +107,8 @@ Result<StepRunResult> run_steps(const StepBundle& bundle, const StepRunConfig& c
   return result;
 }
 
-const char* statistic_name(size_t i) {
-  static constexpr const char* kNames[kNumStatistics] = {
+const char* run_statistic_name(size_t i) {
+  static constexpr const char* kNames[kNumRunStatistics] = {
       "TTFT Mean",    "TTFT Median",    "TTFT P90",    "TTFT P95",    "TTFT P99",
       "TPOT Mean",    "TPOT Median",    "TPOT P90",    "TPOT P95",    "TPOT P99",
       "Latency Mean", "Latency Median", "Latency P90", "Latency P95", "Latency P99"};

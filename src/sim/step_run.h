@@ -59,9 +59,9 @@ Result<StepRunResult> run_steps(const StepBundle& bundle, const StepRunConfig& c
 
 // TTFT, TPOT and latency, each mean, P50, P90, P95 and P99, in milliseconds. From the arrival, or from when
 // the engine took the request in.
-inline constexpr size_t kNumStatistics = 15;
-using RunStatistics = std::array<double, kNumStatistics>;
-const char* statistic_name(size_t i);  // "TTFT Mean"
+inline constexpr size_t kNumRunStatistics = 15;
+using RunStatistics = std::array<double, kNumRunStatistics>;
+const char* run_statistic_name(size_t i);  // "TTFT Mean"
 RunStatistics run_statistics(const StepRunResult& result, std::span<const StepRunRequest> requests,
                              bool from_queued);
 

@@ -216,8 +216,9 @@ struct SeedTable {
         arrival.size(), first_seed));
     lines.push_back(fmt::format("{:<16} {:>12} {:>10} {:>7}   {:>12} {:>10} {:>7}", "Statistic", "Mean", "SD",
                                 "SD%", "Mean", "SD", "SD%"));
-    for (size_t i = 0; i < kNumStatistics; ++i) {
-      lines.push_back(fmt::format("{:<16} {}   {}", statistic_name(i), cells(arrival, i), cells(queued, i)));
+    for (size_t i = 0; i < kNumRunStatistics; ++i) {
+      lines.push_back(
+          fmt::format("{:<16} {}   {}", run_statistic_name(i), cells(arrival, i), cells(queued, i)));
     }
     return lines;
   }

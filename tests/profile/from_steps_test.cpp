@@ -161,7 +161,7 @@ TEST(FromSteps, FindsAKnownBundleAgain) {
     const auto with_known = run_statistics(*run_steps(known, config, other.requests), other.requests, false);
     const auto with_fitted =
         run_statistics(*run_steps(*fitted, config, other.requests), other.requests, false);
-    for (size_t i = 0; i < kNumStatistics; ++i) a[i] += with_known[i], b[i] += with_fitted[i];
+    for (size_t i = 0; i < kNumRunStatistics; ++i) a[i] += with_known[i], b[i] += with_fitted[i];
   }
   EXPECT_NEAR(b[0] / a[0], 1, 0.05);    // TTFT mean
   EXPECT_NEAR(b[5] / a[5], 1, 0.03);    // TPOT mean
@@ -353,7 +353,7 @@ TEST(FromSteps, PredictsTheCleanReplaysOfVllm) {
         as_run.finished.push_back(i);
       }
       const RunStatistics one = run_statistics(as_run, arrivals, from_queued);
-      for (size_t i = 0; i < kNumStatistics; ++i) real[i] += one[i] / 5;
+      for (size_t i = 0; i < kNumRunStatistics; ++i) real[i] += one[i] / 5;
     }
     StepRunConfig config;
     config.scheduler.num_blocks = clean[0].limits.num_blocks;
@@ -367,10 +367,12 @@ TEST(FromSteps, PredictsTheCleanReplaysOfVllm) {
       const auto run = run_steps(*bundle, config, requests);
       ASSERT_TRUE(run.is_ok()) << run.status().message();
       const RunStatistics one = run_statistics(*run, requests, from_queued);
-      for (size_t i = 0; i < kNumStatistics; ++i) sim[i] += one[i] / kSeeds;
+      for (size_t i = 0; i < kNumRunStatistics; ++i) sim[i] += one[i] / kSeeds;
     }
-    for (const size_t i : {0, 1}) EXPECT_NEAR(sim[i] / real[i], 1, 0.05) << statistic_name(i) << from_queued;
-    for (size_t i = 5; i < kNumStatistics; ++i) EXPECT_NEAR(sim[i] / real[i], 1, 0.03) << statistic_name(i);
+    for (const size_t i : {0, 1})
+      EXPECT_NEAR(sim[i] / real[i], 1, 0.05) << run_statistic_name(i) << from_queued;
+    for (size_t i = 5; i < kNumRunStatistics; ++i)
+      EXPECT_NEAR(sim[i] / real[i], 1, 0.03) << run_statistic_name(i);
   }
 }
 

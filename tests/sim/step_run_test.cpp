@@ -114,8 +114,8 @@ TEST(StepRun, StatisticsFromArrivalAndFromTheQueue) {
   run.requests[0].last_token_ns = 60 * kNsPerMs;
   run.finished = {0};
   const RunStatistics arrival = run_statistics(run, requests, false);
-  EXPECT_STREQ(statistic_name(0), "TTFT Mean");
-  EXPECT_STREQ(statistic_name(14), "Latency P99");
+  EXPECT_STREQ(run_statistic_name(0), "TTFT Mean");
+  EXPECT_STREQ(run_statistic_name(14), "Latency P99");
   EXPECT_NEAR(arrival[0], 10, 1e-9);
   EXPECT_NEAR(arrival[5], 5, 1e-9);
   EXPECT_NEAR(arrival[10], 60, 1e-9);
