@@ -68,8 +68,8 @@ TEST(GenerateWorkload, LeavesNothingBehindWhenItFails) {
   EXPECT_FALSE(read_workload(dir / "w.jsonl.partial", {}));
   parsed = options_for(dir / "none/w.jsonl");
   const Status status = generate_workload(parsed);
-  EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_THAT(status.message(), HasSubstr("none/w.jsonl: cannot be created"));
+  EXPECT_EQ(status.code(), StatusCode::kUsage);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("--output: "), HasSubstr("none/w.jsonl: cannot be created")));
 }
 
 }  // namespace
