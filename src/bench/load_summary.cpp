@@ -2,44 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "base/units.h"
 #include "formats/json.h"
+#include "metrics/load_report.h"
 
 namespace vllm {
 namespace {
 
 constexpr int kWidth = 50;
 
-int64_t peak_concurrency(const std::vector<CallTrace>& traces) {
-  // +1 at issue, -1 at the end; at equal instants the ends come first.
-  std::vector<std::pair<TimeNs, int>> events;
-  events.reserve(2 * traces.size());
+int64_t peak_concurrency_of(const std::vector<CallTrace>& traces) {
+  std::vector<std::pair<TimeNs, TimeNs>> lives;
   for (const CallTrace& trace : traces) {
-    if (!trace.finished) continue;
-    events.emplace_back(trace.issued_ns, 1);
-    events.emplace_back(trace.times.finished_ns, -1);
+    if (trace.finished) lives.emplace_back(trace.issued_ns, trace.times.finished_ns);
   }
-  std::sort(events.begin(), events.end());
-  int64_t now = 0, peak = 0;
-  for (const auto& [when, change] : events) {
-    now += change;
-    peak = std::max(peak, now);
-  }
-  return peak;
+  return peak_concurrency(lives);
 }
 
 double peak_tokens_per_second(const std::vector<CallTrace>& traces, TimeNs start_ns) {
-  std::map<int64_t, int64_t> seconds;
+  TokensBySecond seconds;
   for (const CallTrace& trace : traces) {
     if (!trace.finished) continue;
-    for (const TimeNs t : trace.token_ns) ++seconds[(t - start_ns) / kNsPerSecond];
+    for (const TimeNs t : trace.token_ns) seconds.add(t - start_ns);
   }
-  int64_t peak = 0;
-  for (const auto& [second, tokens] : seconds) peak = std::max(peak, tokens);
-  return static_cast<double>(peak);
+  return static_cast<double>(seconds.peak());
 }
 
 Json summary_json(const Summary& s) {
@@ -150,7 +138,7 @@ LoadSummary summarise_load(const ReplayInput& input, const std::vector<CallTrace
     out.total_throughput = static_cast<double>(out.input_tokens + out.output_tokens) / out.duration_s;
   }
   out.peak_output_throughput = peak_tokens_per_second(traces, first_ns);
-  out.peak_concurrency = peak_concurrency(traces);
+  out.peak_concurrency = peak_concurrency_of(traces);
   out.ttft_ms = summarise(std::move(ttft));
   out.tpot_ms = summarise(std::move(tpot));
   out.itl_ms = summarise(std::move(itl));

@@ -17,12 +17,17 @@ RequestLatency request_latency(double arrival_s, double first_token_s, double la
   return out;
 }
 
+PercentilePlace percentile_place(size_t count, double q) {
+  const double place = std::clamp(q, 0.0, 100.0) / 100 * static_cast<double>(count - 1);
+  const auto below = static_cast<size_t>(place);
+  return {below, place - static_cast<double>(below)};
+}
+
 double percentile(std::span<const double> sorted, double q) {
   if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const double place = std::clamp(q, 0.0, 100.0) / 100 * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
+  const auto [below, part] = percentile_place(sorted.size(), q);
   if (below + 1 >= sorted.size()) return sorted.back();
-  return sorted[below] + (sorted[below + 1] - sorted[below]) * (place - static_cast<double>(below));
+  return sorted[below] + (sorted[below + 1] - sorted[below]) * part;
 }
 
 Summary summarise(std::vector<double> values) {

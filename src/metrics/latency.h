@@ -18,7 +18,14 @@ struct RequestLatency {
 RequestLatency request_latency(double arrival_s, double first_token_s, double last_token_s,
                                int64_t output_tokens);
 
-// Linear interpolation on the sorted values at q/100 * (n - 1); NaN for no values.
+// Where percentile q of `count` sorted values lies: `part` of the way from the value `below` to the next one,
+// by linear interpolation at q/100 * (count - 1). `count` above 0. For those who do not hold sorted doubles.
+struct PercentilePlace {
+  size_t below = 0;
+  double part = 0;
+};
+PercentilePlace percentile_place(size_t count, double q);
+// Of sorted values; NaN for no values.
 double percentile(std::span<const double> sorted, double q);
 
 // NaN, but for the count, where there are no values.

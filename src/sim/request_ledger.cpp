@@ -1,6 +1,6 @@
 #include "sim/request_ledger.h"
 
-#include <cmath>
+#include "metrics/latency.h"
 
 namespace vllm {
 
@@ -24,8 +24,8 @@ double ItlCounts::mean_ns() const {
 }
 
 double ItlCounts::percentile_ns(double q) const {
-  const double position = q / 100 * static_cast<double>(count() - 1);
-  const auto below = static_cast<int64_t>(std::floor(position));
+  const PercentilePlace place = percentile_place(static_cast<size_t>(count()), q);
+  const auto below = static_cast<int64_t>(place.below);
   double low = 0, high = 0;
   int64_t seen = 0;
   bool has_low = false;
@@ -40,7 +40,7 @@ double ItlCounts::percentile_ns(double q) const {
       break;
     }
   }
-  return low + (high - low) * (position - static_cast<double>(below));
+  return low + (high - low) * place.part;
 }
 
 }  // namespace vllm

@@ -73,14 +73,13 @@ struct Three {
 };
 
 double interpolated(std::vector<int64_t>& values, double q) {
-  const double at = q / 100.0 * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(low);
+  const auto [below, part] = percentile_place(values.size(), q);
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(below);
   std::nth_element(values.begin(), nth, values.end());
   const auto a = static_cast<double>(*nth);
-  if (low + 1 >= values.size()) return a * 1e-6;
+  if (below + 1 >= values.size()) return a * 1e-6;
   const auto b = static_cast<double>(*std::min_element(nth + 1, values.end()));
-  return (a + (at - static_cast<double>(low)) * (b - a)) * 1e-6;
+  return (a + part * (b - a)) * 1e-6;
 }
 
 Three three_of(std::vector<int64_t>& values_ns) {

@@ -1,11 +1,11 @@
 #include "sim/sim_report.h"
 
 #include <algorithm>
-#include <map>
 
 #include "formats/json.h"
 #include "formats/sim_csv.h"
 #include "metrics/latency.h"
+#include "metrics/load_report.h"
 
 namespace vllm {
 namespace {
@@ -35,15 +35,6 @@ void for_each_row(const SimSetup& setup, const ClusterSim& sim, const Visit& vis
   for (size_t i = 0; i < sim.instances().size(); ++i) {
     for (const size_t index : sim.instances()[i]->finished())
       visit(i, row_of(setup, static_cast<int>(i), index));
-  }
-}
-
-void add_summary(Json& out, const std::string& name, const Summary& s) {
-  const std::pair<const char*, double> values[] = {{"mean", s.mean},  {"median", s.median}, {"std", s.std},
-                                                   {"p50", s.median}, {"p90", s.p90},       {"p95", s.p95},
-                                                   {"p99", s.p99}};
-  for (const auto& [stat, value] : values) {
-    out[fmt::format("{}_{}_ms", stat, name)] = s.count > 0 ? Json(value) : Json(nullptr);
   }
 }
 
@@ -135,15 +126,20 @@ SimResults sim_results(const SimSetup& setup, const ClusterSim& sim) {
 Json sim_report_json(const ParsedOptions& parsed, const SimSetup& setup, const ClusterSim& sim) {
   const RequestLedger& ledger = setup.ledger;
   std::vector<double> ttft, tpot, itl, e2el;
-  std::map<int64_t, int64_t> tokens_in_second;
-  std::vector<std::pair<TimeNs, int>> spans;
+  const char* mode = parsed.options.sim.mode == SimMode::kCompat ? "compat" : "native";
+  LoadReport report;
+  report.endpoint_type = "simulator";
+  report.backend = std::string("vllm-sim ") + mode;
+  report.model_id = setup.cluster.instances.front().model->name;
+  TokensBySecond seconds;
+  std::vector<std::pair<TimeNs, TimeNs>> lives;
   TimeNs first_ns = INT64_MAX, last_ns = 0;
-  int64_t input_tokens = 0, cached = 0;
+  int64_t cached = 0;
   for_each_row(setup, sim, [&](size_t, const SimRow& row) {
     const RequestOutcome& out = ledger.outcomes[static_cast<size_t>(row.request_id)];
     first_ns = std::min(first_ns, row.arrival_ns);
     last_ns = std::max(last_ns, row.end_time_ns);
-    input_tokens += row.input_toks;
+    report.input_tokens += row.input_toks;
     cached += out.cached_tokens;
     const RequestLatency latency =
         request_latency(0, ns_to_s(row.ttft_ns), ns_to_s(row.latency_ns), row.output_toks);
@@ -151,44 +147,24 @@ Json sim_report_json(const ParsedOptions& parsed, const SimSetup& setup, const C
     e2el.push_back(latency.latency_ms);
     if (latency.tpot_ms) tpot.push_back(*latency.tpot_ms);
     TimeNs at = out.first_token_ns;
-    ++tokens_in_second[at / kNsPerSecond];
+    seconds.add(at);
     for (const int64_t gap : row.itl_ns) {
       itl.push_back(ns_to_ms(gap));
-      at += gap;
-      ++tokens_in_second[at / kNsPerSecond];
+      seconds.add(at += gap);
     }
-    spans.emplace_back(row.arrival_ns, 1);
-    spans.emplace_back(row.end_time_ns, -1);
+    lives.emplace_back(row.arrival_ns, row.end_time_ns);
   });
-  std::sort(spans.begin(), spans.end());
-  int64_t concurrent = 0, most_concurrent = 0, most_tokens = 0;
-  for (const auto& [when, change] : spans) most_concurrent = std::max(most_concurrent, concurrent += change);
-  for (const auto& [second, tokens] : tokens_in_second) most_tokens = std::max(most_tokens, tokens);
-
-  const double duration_s = ledger.finished > 0 ? ns_to_s(last_ns - first_ns) : 0;
-  const auto rate = [duration_s](int64_t count) {
-    return duration_s > 0 ? Json(static_cast<double>(count) / duration_s) : Json(nullptr);
-  };
-  const char* mode = parsed.options.sim.mode == SimMode::kCompat ? "compat" : "native";
-  Json out;
-  out["endpoint_type"] = "simulator";
-  out["backend"] = std::string("vllm-sim ") + mode;
-  out["model_id"] = setup.cluster.instances.front().model->name;
-  out["num_prompts"] = setup.workload.requests.size();
-  out["duration"] = duration_s;
-  out["completed"] = ledger.finished;
-  out["failed"] = 0;
-  out["total_input_tokens"] = input_tokens;
-  out["total_output_tokens"] = ledger.generated_tokens;
-  out["request_throughput"] = rate(ledger.finished);
-  out["output_throughput"] = rate(ledger.generated_tokens);
-  out["total_token_throughput"] = rate(input_tokens + ledger.generated_tokens);
-  out["max_output_tokens_per_s"] = ledger.keep_itl ? Json(most_tokens) : Json(nullptr);
-  out["max_concurrent_requests"] = most_concurrent;
-  add_summary(out, "ttft", summarise(std::move(ttft)));
-  add_summary(out, "tpot", summarise(std::move(tpot)));
-  add_summary(out, "itl", summarise(std::move(itl)));
-  add_summary(out, "e2el", summarise(std::move(e2el)));
+  report.num_prompts = static_cast<int64_t>(setup.workload.requests.size());
+  report.completed = ledger.finished;
+  report.output_tokens = ledger.generated_tokens;
+  if (ledger.finished > 0) report.duration_s = ns_to_s(last_ns - first_ns);
+  if (ledger.keep_itl) report.max_output_tokens_per_s = seconds.peak();
+  report.max_concurrent_requests = peak_concurrency(lives);
+  report.ttft_ms = summarise(std::move(ttft));
+  report.tpot_ms = summarise(std::move(tpot));
+  report.itl_ms = summarise(std::move(itl));
+  report.e2el_ms = summarise(std::move(e2el));
+  Json out = load_report_json(report);
   Json twin;
   twin["mode"] = mode;
   twin["cluster_config"] = setup.cluster.path;

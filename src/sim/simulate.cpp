@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "formats/json.h"
-#include "formats/sha256.h"
 #include "formats/step_log.h"
 #include "sim/chrome_trace.h"
 #include "sim/cluster_sim.h"
 #include "sim/sim_log.h"
+#include "sim/sim_output.h"
 #include "sim/sim_report.h"
 #include "sim/sim_setup.h"
 #include "sim/step_sim.h"
@@ -21,27 +22,6 @@ namespace {
 
 constexpr TimeNs kProgressAfterNs = 2 * kNsPerSecond, kProgressEveryNs = kNsPerSecond;
 constexpr int64_t kRoundsBetweenLooks = 4096;
-
-Status print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return Status::ok();
-  return io_error("the log cannot be written to stdout");
-}
-
-// Named by what was asked for, so that two equal runs have one name.
-std::string run_id_of(const ParsedOptions& parsed) {
-  if (!parsed.options.sim.run_id.empty()) return parsed.options.sim.run_id;
-  std::string all;
-  for (const ResolvedOption& option : parsed.resolved) all += option.name + "=" + option.value + "\n";
-  return "run_" + sha256_hex(all).substr(0, 12);
-}
-
-std::string with_run_id(std::string path, const std::string& run_id) {
-  constexpr std::string_view kPlace = "{run_id}";
-  for (size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace, at + run_id.size())) {
-    path.replace(at, kPlace.size(), run_id);
-  }
-  return path;
-}
 
 // "steps.bin", or "steps.1.bin" for instance 1 of several.
 std::string instance_path(const std::string& path, size_t instance, size_t instances) {
@@ -151,11 +131,12 @@ Status simulate(const ParsedOptions& parsed, Clock& wall, const std::atomic<bool
   }
   const TimeNs started_ns = wall.now_ns();
   const SimOptions& options = parsed.options.sim;
-  const std::string run_id = run_id_of(parsed);
+  const std::string run_id = sim_run_id(parsed);
   VLLM_ASSIGN_OR_RETURN(const std::unique_ptr<SimSetup> setup, make_sim_setup(parsed));
   Recorders recorders;
   VLLM_RETURN_IF_ERROR(open_recorders(options, *setup, recorders));
-  VLLM_RETURN_IF_ERROR(print(sim_log_header(parsed, run_id) + sim_log_start(kv_lines(*setup), setup->notes)));
+  VLLM_RETURN_IF_ERROR(
+      print_log(sim_log_header(parsed, run_id) + sim_log_start(kv_lines(*setup), setup->notes)));
 
   Progress progress(wall, setup->ledger);
   std::vector<std::pair<double, double>> throughput;
@@ -164,7 +145,7 @@ Status simulate(const ParsedOptions& parsed, Clock& wall, const std::atomic<bool
   setup->config.on_heartbeat = [&](TimeNs end_ns) {
     const Heartbeat beat = take_heartbeat(*setup, *running, end_ns, options.log_interval_s);
     throughput.emplace_back(beat.prompt_tokens_per_s, beat.generation_tokens_per_s);
-    if (log_status.is_ok()) log_status = print(sim_log_heartbeat(beat));
+    if (log_status.is_ok()) log_status = print_log(sim_log_heartbeat(beat));
   };
   setup->config.on_round = [&](TimeNs now_ns) { progress.look(now_ns); };
   setup->config.stop = &interrupt;
@@ -175,6 +156,10 @@ Status simulate(const ParsedOptions& parsed, Clock& wall, const std::atomic<bool
   progress.finish(sim.end_ns());
 
   SimResults results = sim_results(*setup, sim);
+  // The reference's log has no such lines, so in compat mode they stand beside it.
+  if (options.mode == SimMode::kCompat) {
+    for (const std::string& note : std::exchange(results.notes, {})) log_warning("{}", note);
+  }
   results.log_interval_s = options.log_interval_s;
   results.throughput = std::move(throughput);
   results.output_path = with_run_id(options.output, run_id);
@@ -185,7 +170,7 @@ Status simulate(const ParsedOptions& parsed, Clock& wall, const std::atomic<bool
   }
   VLLM_RETURN_IF_ERROR(finish_recorders(recorders));
   results.wall_ns = wall.now_ns() - started_ns;
-  return print(sim_log_results(std::move(results)));
+  return print_log(sim_log_results(std::move(results)));
 }
 
 }  // namespace vllm

@@ -1,41 +1,21 @@
 #include "sim/step_sim.h"
 
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "base/file.h"
 #include "formats/json.h"
-#include "formats/sha256.h"
 #include "formats/sim_csv.h"
 #include "formats/step_log.h"
+#include "metrics/comparison.h"
 #include "metrics/latency.h"
+#include "metrics/load_report.h"
 #include "sim/sim_log.h"
+#include "sim/sim_output.h"
 #include "sim/step_sim_setup.h"
 
 namespace vllm {
 namespace {
-
-Status print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return Status::ok();
-  return io_error("the log cannot be written to stdout");
-}
-
-// Named by what was asked for, so that two equal runs have one name.
-std::string run_id_of(const ParsedOptions& parsed) {
-  if (!parsed.options.sim.run_id.empty()) return parsed.options.sim.run_id;
-  std::string all;
-  for (const ResolvedOption& option : parsed.resolved) all += option.name + "=" + option.value + "\n";
-  return "run_" + sha256_hex(all).substr(0, 12);
-}
-
-std::string with_run_id(std::string path, const std::string& run_id) {
-  constexpr std::string_view kPlace = "{run_id}";
-  for (size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace, at + run_id.size())) {
-    path.replace(at, kPlace.size(), run_id);
-  }
-  return path;
-}
 
 // Heartbeats, at the ends of simulated intervals, and the step log.
 class Reporter {
@@ -85,7 +65,7 @@ class Reporter {
       node.instances.push_back(instance);
       beat.nodes.push_back(node);
       throughput_.emplace_back(beat.prompt_tokens_per_s, beat.generation_tokens_per_s);
-      status_ = print(sim_log_heartbeat(beat));
+      status_ = print_log(sim_log_heartbeat(beat));
     }
   }
 
@@ -148,7 +128,13 @@ SimResults results_of(const StepSimSetup& setup, const StepRunResult& run) {
 // vLLM's names of the load report.
 Json report_json(const ParsedOptions& parsed, const StepSimSetup& setup, const StepRunResult& run) {
   std::vector<double> ttft, tpot, itl, latency;
-  int64_t input = 0, output = 0;
+  LoadReport report;
+  report.endpoint_type = "simulator";
+  report.backend = "vllm-sim";
+  report.model_id = setup.model;
+  report.num_prompts = static_cast<int64_t>(setup.requests.size());
+  TokensBySecond seconds;
+  std::vector<std::pair<TimeNs, TimeNs>> lives;
   TimeNs first_ns = INT64_MAX, last_ns = 0;
   for (const size_t i : run.finished) {
     const StepRunTimes& times = run.requests[i];
@@ -158,38 +144,27 @@ Json report_json(const ParsedOptions& parsed, const StepSimSetup& setup, const S
     ttft.push_back(l.ttft_ms);
     if (l.tpot_ms) tpot.push_back(*l.tpot_ms);
     latency.push_back(l.latency_ms);
-    for (const int64_t gap : times.itl_ns) itl.push_back(ns_to_ms(gap));
-    input += static_cast<int64_t>(request.prompt.size());
-    output += request.output_toks;
+    TimeNs at_ns = times.first_token_ns;
+    seconds.add(at_ns);
+    for (const int64_t gap : times.itl_ns) {
+      itl.push_back(ns_to_ms(gap));
+      seconds.add(at_ns += gap);
+    }
+    lives.emplace_back(request.arrival_ns, times.last_token_ns);
+    report.input_tokens += static_cast<int64_t>(request.prompt.size());
+    report.output_tokens += request.output_toks;
     first_ns = std::min(first_ns, request.arrival_ns);
     last_ns = std::max(last_ns, times.last_token_ns);
   }
-  const double duration = run.finished.empty() ? 0 : ns_to_s(last_ns - first_ns);
-  const auto rate = [duration](double n) { return duration > 0 ? n / duration : 0; };
-  Json json = {{"backend", "vllm-sim"},
-               {"model_id", setup.model},
-               {"num_prompts", setup.requests.size()},
-               {"duration", duration},
-               {"completed", run.finished.size()},
-               {"failed", 0},
-               {"total_input_tokens", input},
-               {"total_output_tokens", output},
-               {"request_throughput", rate(static_cast<double>(run.finished.size()))},
-               {"output_throughput", rate(static_cast<double>(output))},
-               {"total_token_throughput", rate(static_cast<double>(input + output))}};
-  const auto add = [&json](const std::string& name, std::vector<double> values) {
-    const Summary s = summarise(std::move(values));
-    json["mean_" + name + "_ms"] = s.mean;
-    json["median_" + name + "_ms"] = s.median;
-    json["std_" + name + "_ms"] = s.std;
-    json["p90_" + name + "_ms"] = s.p90;
-    json["p95_" + name + "_ms"] = s.p95;
-    json["p99_" + name + "_ms"] = s.p99;
-  };
-  add("ttft", std::move(ttft));
-  add("tpot", std::move(tpot));
-  add("itl", std::move(itl));
-  add("e2el", std::move(latency));
+  report.completed = static_cast<int64_t>(run.finished.size());
+  if (report.completed > 0) report.duration_s = ns_to_s(last_ns - first_ns);
+  report.max_concurrent_requests = peak_concurrency(lives);
+  if (parsed.options.sim.itl) report.max_output_tokens_per_s = seconds.peak();
+  report.ttft_ms = summarise(std::move(ttft));
+  report.tpot_ms = summarise(std::move(tpot));
+  report.itl_ms = summarise(std::move(itl));
+  report.e2el_ms = summarise(std::move(latency));
+  Json json = load_report_json(report);
   json["twin"] = {{"step_bundle", parsed.options.step_sim.step_bundle},
                   {"seed", parsed.options.runtime.seed},
                   {"host_scale", setup.bundle.host_scale},
@@ -225,12 +200,10 @@ struct SeedTable {
 
  private:
   static std::string cells(const std::vector<RunStatistics>& runs, size_t i) {
-    double sum = 0, square = 0;
-    for (const RunStatistics& run : runs) sum += run[i];
-    const double mean = sum / static_cast<double>(runs.size());
-    for (const RunStatistics& run : runs) square += (run[i] - mean) * (run[i] - mean);
-    const double sd = runs.size() > 1 ? std::sqrt(square / static_cast<double>(runs.size() - 1)) : 0;
-    return fmt::format("{:>12.3f} {:>10.3f} {:>6.1f}%", mean, sd, mean > 0 ? 100 * sd / mean : 0);
+    std::vector<double> values;
+    for (const RunStatistics& run : runs) values.push_back(run[i]);
+    const Spread s = spread(values);
+    return fmt::format("{:>12.3f} {:>10.3f} {:>6.1f}%", s.mean, s.sd, s.sd_pct);
   }
 };
 
@@ -254,11 +227,11 @@ Status simulate_with_step_bundle(const ParsedOptions& parsed, Clock& wall,
                                  const std::atomic<bool>& interrupt) {
   const TimeNs started_ns = wall.now_ns();
   const SimOptions& options = parsed.options.sim;
-  const std::string run_id = run_id_of(parsed);
+  const std::string run_id = sim_run_id(parsed);
   VLLM_ASSIGN_OR_RETURN(StepSimSetup setup, make_step_sim_setup(parsed));
   Reporter reporter(setup, options.log_interval_s);
   VLLM_RETURN_IF_ERROR(reporter.open_steps(with_run_id(options.steps, run_id)));
-  VLLM_RETURN_IF_ERROR(print(start_text(parsed, setup, run_id)));
+  VLLM_RETURN_IF_ERROR(print_log(start_text(parsed, setup, run_id)));
 
   const auto run_with = [&](const StepRunConfig& config, const StepRunWatcher& watcher) {
     auto run = run_steps(setup.bundle, config, setup.requests, watcher, &interrupt);
@@ -292,7 +265,7 @@ Status simulate_with_step_bundle(const ParsedOptions& parsed, Clock& wall,
   }
   if (parsed.options.step_sim.seeds > 1) results.notes = table.lines(parsed.options.runtime.seed);
   results.wall_ns = wall.now_ns() - started_ns;
-  return print(sim_log_results(std::move(results)));
+  return print_log(sim_log_results(std::move(results)));
 }
 
 }  // namespace vllm

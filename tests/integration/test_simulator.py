@@ -31,7 +31,7 @@ def simulate(binary, reference, cluster, dataset, num_reqs, output, *more):
                "--num-reqs", str(num_reqs), "--dtype", "bfloat16", "--block-size", "16", "--output", output, *more]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, f"{command}: {run.stderr}"
-    return run.stdout
+    return run
 
 
 def comparable(log):
@@ -67,10 +67,16 @@ def main():
         for example in EXAMPLES:
             folder = f"{reference}/examples/{example}"
             log = simulate(binary, reference, f"{folder}/config.json", DATASETS[example], 300, out, "--kv-cache-dtype",
-                           "auto", "--max-num-seqs", "128", "--max-num-batched-tokens", "2048")
+                           "auto", "--max-num-seqs", "128", "--max-num-batched-tokens", "2048").stdout
             check(f"{example} sim.csv", open(out, "rb").read() == open(f"{folder}/outputs/sim.csv", "rb").read())
             recorded = open(f"{folder}/outputs/sim.log", encoding="utf-8").read()
             check(f"{example} sim.log", comparable(log) == comparable(recorded))
+        # A budget beyond the profile: the reference's log has no line about it, so ours says it on stderr.
+        folder = f"{reference}/examples/{EXAMPLES[0]}"
+        run = simulate(binary, reference, f"{folder}/config.json", DATASETS[EXAMPLES[0]], 40, out,
+                       "--max-num-batched-tokens", "8192")
+        check("look-ups outside the profile stand beside a compat log",
+              "Outside of the profile" in run.stderr and "Outside of the profile" not in run.stdout)
         for name, cluster, ns in RUNS:
             simulate(binary, reference, f"{reference}/configs/cluster/{cluster}.json", "example_trace.jsonl", 10, out)
             check(name, open(out, "rb").read() == open(f"{reference}/outputs/{name}", "rb").read())
